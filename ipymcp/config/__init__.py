@@ -1,0 +1,1 @@
+"""Where servers come from. Pure but for reading files."""

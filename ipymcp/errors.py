@@ -1,0 +1,251 @@
+"""Everything ipymcp raises, grouped by what the caller can do about it.
+
+    McpError
+    ├── ConfigError                      a file or a definition is wrong: mend it
+    ├── UnknownName                      no such server or tool (also an AttributeError and a KeyError)
+    ├── PolicyError                      the tool is switched off: %mcp enable
+    ├── LoopError                        called where waiting would deadlock, or in a forked child
+    ├── ServerError                      the server cannot be used now: start it, or read its log
+    │   ├── StartError                   it did not start (also the class of every reason below it)
+    │   │   └── CommandNotFound          there is no such program
+    │   ├── ServerStopped                it is stopped or disabled
+    │   ├── ConnectionLost               it died, or closed its output
+    │   └── ProtocolError                it said what MCP does not allow
+    └── CallError                        this call failed; the server goes on
+        ├── ArgumentError                the arguments do not fit (also a TypeError and a ValueError)
+        ├── ToolError                    the tool answered with an error; .result holds the answer
+        ├── RpcError                     the server refused the request; .code and .data say why
+        ├── CallTimeout                  no answer in time (also a TimeoutError)
+        ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
+        └── ResultTooLarge               the answer is over max_result_bytes
+
+Every error carries `.server`, `.tool` and `.hint` (each may be None). In IPython it renders as two lines, the message
+and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole traceback back.
+"""
+
+from __future__ import annotations
+
+import linecache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ipymcp.tools.results import ToolResult
+
+__all__ = [
+    "ArgumentError",
+    "CallCancelled",
+    "CallError",
+    "CallTimeout",
+    "CommandNotFound",
+    "ConfigError",
+    "ConnectionLost",
+    "LoopError",
+    "McpError",
+    "PolicyError",
+    "ProtocolError",
+    "ResultTooLarge",
+    "RpcError",
+    "ServerError",
+    "ServerStopped",
+    "StartError",
+    "ToolError",
+    "UnknownName",
+]
+
+
+class McpError(Exception):
+    """Anything ipymcp raises.
+
+    Args:
+        message: One line that says what happened.
+        server: The server it came from, by its name in this notebook.
+        tool: The tool, by the server's own name for it.
+        hint: What to do about it, one line.
+    """
+
+    full_tracebacks: ClassVar[bool] = False
+    """Set by `%config IPyMCP.tracebacks`: show Python's whole traceback instead of two lines."""
+
+    def __init__(
+        self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.hint = hint
+        self.line: str | None = None
+        """The `%mcp` line that failed, where a magic raised this."""
+
+    @property
+    def where(self) -> str:
+        """`server.tool`, `server` or the empty string."""
+        return ".".join(part for part in (self.server, self.tool) if part)
+
+    def __str__(self) -> str:
+        where = self.where
+        return f"{where}: {self.message}" if where else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.__dict__)
+
+    def _render_traceback_(self) -> list[str]:
+        """The two lines IPython shows. Raising makes IPython fall back to the whole traceback."""
+        if McpError.full_tracebacks:
+            raise self
+        line = self.line or _cell_line(self.__traceback__)
+        second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
+        first = f"{type(self).__name__}: {self}"
+        return [first, f"  {second}"] if second else [first]
+
+
+def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:
+    error = kind.__new__(kind)
+    error.args = (state.get("message", ""),)
+    error.__dict__.update(state)
+    return error
+
+
+def _cell_line(traceback: TracebackType | None) -> str | None:
+    """The line of the user's cell that this traceback passed through, where there is one."""
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        if filename.startswith("<ipython-input") or "ipykernel_" in filename:
+            line = linecache.getline(filename, traceback.tb_lineno).strip()
+            return line if line and not line.startswith("get_ipython()") else None
+        traceback = traceback.tb_next
+    return None
+
+
+class ConfigError(McpError):
+    """A config file or a server definition is wrong. The message names the file and the key."""
+
+
+class UnknownName(McpError, AttributeError, KeyError):  # noqa: N818 - named for what it is, as LookupError is
+    """No server or tool of that name. The hint suggests the nearest."""
+
+
+class PolicyError(McpError):
+    """The tool or server is switched off in this notebook. The hint says how to switch it on."""
+
+
+class LoopError(McpError, RuntimeError):
+    """Waiting here would never end: on ipymcp's own loop thread, or in a forked child."""
+
+
+class ServerError(McpError):
+    """The server cannot be used now."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        hint: str | None = None,
+        stderr: tuple[str, ...] = (),
+        exit_code: int | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, hint=hint)
+        self.stderr = stderr
+        """The last lines the server wrote to stderr, oldest first."""
+        self.exit_code = exit_code
+        """The process's exit code where it has ended; negative for a signal."""
+
+
+class StartError(ServerError):
+    """The server did not become ready."""
+
+
+class CommandNotFound(StartError):
+    """There is no such program on the PATH."""
+
+
+class ServerStopped(ServerError):
+    """The server is stopped or disabled, and a call does not start it."""
+
+
+class ConnectionLost(ServerError):
+    """The server died or closed its output. A call in flight is never sent again by itself."""
+
+
+class ProtocolError(ServerError):
+    """The server said what MCP does not allow, such as a protocol version nobody knows."""
+
+
+class CallError(McpError):
+    """This call failed; the server and other calls go on."""
+
+
+class ArgumentError(CallError, TypeError, ValueError):
+    """An argument is missing, surplus or of the wrong kind. Nothing was sent.
+
+    Args:
+        message: What is wrong, naming the argument.
+        argument: The argument's exact name in the tool's schema, where one is to blame.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        argument: str | None = None,
+        server: str | None = None,
+        tool: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, hint=hint)
+        self.argument = argument
+
+
+class ToolError(CallError):
+    """The tool ran and answered with an error (`isError`)."""
+
+    def __init__(
+        self, message: str, *, result: ToolResult, server: str | None = None, tool: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, hint=hint)
+        self.result = result
+        """What the tool answered, as any other result."""
+
+
+class RpcError(CallError):
+    """The server refused the request with a JSON-RPC error."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int,
+        data: object = None,
+        server: str | None = None,
+        tool: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, hint=hint)
+        self.code = code
+        """The JSON-RPC error code, such as -32602 for invalid parameters."""
+        self.data = data
+        """What the server added, decoded JSON; often None."""
+
+
+class CallTimeout(CallError, TimeoutError):
+    """No answer in time. The server was told to cancel and the session goes on."""
+
+
+class CallCancelled(CallError):
+    """The call was cancelled by `%mcp cancel` or `Call.cancel()`."""
+
+
+class ResultTooLarge(CallError):
+    """The answer is over `max_result_bytes`; it was discarded unread."""
+
+    def __init__(
+        self, message: str, *, limit: int, server: str | None = None, tool: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, hint=hint)
+        self.limit = limit
+        """The limit in bytes."""

@@ -1,0 +1,1 @@
+"""IPython and Jupyter: magics, completion, display."""

@@ -1,0 +1,1 @@
+"""The `%mcp` magics, one file a subcommand."""

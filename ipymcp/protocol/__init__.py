@@ -1,0 +1,1 @@
+"""MCP on the wire. Knows nothing of notebooks, config files or policy."""

@@ -1,0 +1,1 @@
+"""Ways a message travels to a server and back."""

@@ -1,0 +1,221 @@
+"""What travels: JSON-RPC envelopes and the MCP messages this host reads, in both eras.
+
+An envelope is decoded without looking into `params`, `result` or `error`: those stay `Raw`, a view of the line they
+came in, until somebody needs them (a decoder holds the GIL; the loop thread has no time for a stranger's megabytes).
+There are no closed unions: a content type nobody knows yet must not cost the user the whole result.
+
+Servers write JSON that is not quite JSON (NaN, lone surrogates, a byte order mark, broken UTF-8). `decode` reads those
+too, by the standard library's more lenient decoder, whenever the strict one refuses.
+
+Source: MCP 2025-11-25 and 2026-07-28, schema.ts; JSON-RPC 2.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+__all__ = [
+    "CallToolResult",
+    "Cancelled",
+    "DiscoverResult",
+    "Envelope",
+    "ErrorObject",
+    "InitializeResult",
+    "ListToolsResult",
+    "LogMessage",
+    "Progress",
+    "RequestId",
+    "ToolDefinition",
+    "decode",
+    "encode",
+    "loads",
+    "read_envelope",
+    "replace_surrogates",
+]
+
+RequestId = int | str
+T = TypeVar("T")
+
+
+class Envelope(Struct, gc=False):
+    """One JSON-RPC 2.0 message. What is absent is `None` or an empty `Raw`."""
+
+    id: int | str | float | None = None
+    method: str | None = None
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+class ErrorObject(Struct):
+    """A JSON-RPC error."""
+
+    code: int = 0
+    message: str = ""
+    data: Raw = Raw()
+
+
+class InitializeResult(Struct):
+    """The server's half of the handshake (2024-11-05 to 2025-11-25, lifecycle)."""
+
+    protocolVersion: str
+    capabilities: dict[str, Any] = {}
+    serverInfo: dict[str, Any] = {}
+    instructions: str | None = None
+
+
+class DiscoverResult(Struct, rename={"meta": "_meta"}):
+    """The answer to `server/discover` (2026-07-28, server/discover)."""
+
+    supportedVersions: list[str]
+    capabilities: dict[str, Any] = {}
+    instructions: str | None = None
+    meta: dict[str, Any] = {}
+
+
+class ToolDefinition(Struct):
+    """One tool as the server defined it. Schemas stay verbatim."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    inputSchema: Raw = Raw(b"{}")
+    outputSchema: Raw = Raw()
+    annotations: Raw = Raw()
+
+
+class ListToolsResult(Struct):
+    """One page of tools, each still raw so that one malformed tool does not hide the others."""
+
+    tools: list[Raw]
+    nextCursor: str | None = None
+
+
+class CallToolResult(Struct, rename={"meta": "_meta"}):
+    """The answer to `tools/call`; content and structured content still raw."""
+
+    content: Raw = Raw(b"[]")
+    structuredContent: Raw = Raw()
+    isError: bool | None = None
+    resultType: str = "complete"
+    meta: Raw = Raw()
+
+
+class Progress(Struct):
+    """`notifications/progress`."""
+
+    progressToken: int | str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class LogMessage(Struct):
+    """`notifications/message`."""
+
+    level: str = "info"
+    logger: str | None = None
+    data: Raw = Raw(b"null")
+
+
+class Cancelled(Struct):
+    """`notifications/cancelled`."""
+
+    requestId: int | str | None = None
+    reason: str | None = None
+
+
+_envelope = msgspec.json.Decoder(Envelope)
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_BOM = b"\xef\xbb\xbf"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+encode = msgspec.json.encode
+"""A Python value as JSON bytes. Give it JSON types only: it would send NaN as null."""
+
+
+def replace_surrogates(value: Any) -> Any:
+    """The same JSON value with U+FFFD for every lone surrogate, which no output can encode."""
+    if isinstance(value, str):
+        return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def loads(data: bytes | memoryview | Raw) -> Any:
+    """JSON bytes as Python values, strict first, then as leniently as is safe.
+
+    Accepts what real servers emit: `NaN` and infinities (as floats), lone surrogates and broken UTF-8 (as U+FFFD), a
+    byte order mark.
+
+    Raises:
+        ValueError: It is no JSON at all.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _loads_leniently(bytes(data))
+
+
+def _loads_leniently(data: bytes) -> Any:
+    text = data.removeprefix(_BOM).decode("utf-8", errors="replace")
+    try:
+        return replace_surrogates(json.loads(text))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def decode(data: bytes | memoryview | Raw, kind: type[T]) -> T:
+    """JSON bytes as `kind`, as lenient as `loads`.
+
+    Raises:
+        ValueError: It is no JSON, or does not have the shape of `kind` (`msgspec.ValidationError` is one).
+    """
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(_raw_fields(_loads_leniently(bytes(data)), kind), kind)
+
+
+def _raw_fields(value: Any, kind: Any) -> Any:
+    """Turn the members that `kind` declares as `Raw` back into bytes, NaN and all."""
+    if kind is Raw:
+        return Raw(json.dumps(value).encode())
+    if isinstance(value, list) and kind == list[Raw]:
+        return [Raw(json.dumps(item).encode()) for item in value]
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Struct):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        return {key: _raw_fields(item, types.get(key)) for key, item in value.items()}
+    return value
+
+
+def read_envelope(line: bytes | memoryview) -> Envelope | list[Envelope]:
+    """One line as an envelope, or several where it is a batch (2025-03-26 allows those).
+
+    Raises:
+        ValueError: It is not JSON, or is JSON but no JSON-RPC message.
+    """
+    try:
+        return _envelope.decode(line)
+    except msgspec.ValidationError:
+        if bytes(line[:64]).lstrip()[:1] != b"[":
+            raise
+        return [decode(item, Envelope) for item in decode(line, list[Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if bytes(line[:64]).lstrip(_BOM + b" \t\r")[:1] not in (b"{", b"["):
+            raise
+        if bytes(line[:64]).removeprefix(_BOM).lstrip()[:1] == b"[":
+            return [decode(item, Envelope) for item in decode(line, list[Raw])]
+        return decode(line, Envelope)

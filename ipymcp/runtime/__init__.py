@@ -1,0 +1,1 @@
+"""The host: the servers of this notebook, alive."""

@@ -1,0 +1,1 @@
+"""The Python face: tools as functions, results as values."""
