@@ -108,8 +108,7 @@ def _transport(entry: Entry, command: str | None, url: str | None) -> Transport:
     }
     if len(set(named.values())) > 1:
         raise entry.error('"type" and "transport" disagree', hint='keep "type"')
-    default: Transport = "http" if command is None else "stdio"
-    transport = next(iter(named.values()), default)
+    transport = named.get("type") or named.get("transport") or ("http" if command is None else "stdio")
     if (transport == "stdio") != (command is not None):
         reached = "url" if command is None else "command"
         hint = f'leave "{next(iter(named))}" out: "{reached}" says it already'
