@@ -28,6 +28,7 @@ def run_pytest(folder: Path, body: str, **env: str) -> tuple[int, str]:
     (folder / "test_it.py").write_text(f"def test_it():\n    {body}\n")
     environment = {name: value for name, value in os.environ.items() if name != "IPYMCP_TEST_WIRE"}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])
+    environment["TMPDIR"] = str(folder)  # the frames of a failed run stay
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.wire.plugin", "-p", "no:cacheprovider", "test_it.py"],
         cwd=folder, env={**environment, **env}, capture_output=True, text=True, check=False, timeout=60,
