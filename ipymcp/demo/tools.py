@@ -178,7 +178,7 @@ def plot(request: Request, kind: str, width: int, height: int, **data: Any) -> d
     birds = [bird for bird in penguins() if bird[column] is not None]
     if "values" in data:
         points = [(float(i), float(value), 4) for i, value in enumerate(data["values"], 1)]
-        about = f"{len(points)} values"
+        about = f"{len(points)} value{'s' if len(points) > 1 else ''}"
     elif kind == "scatter":
         points = [(bird["bill_length_mm"], bird[column], SPECIES.index(bird["species"])) for bird in birds]
         about = f"{column} over bill_length_mm, {len(points)} penguins"
