@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError, ProtocolError, RpcError
@@ -289,17 +290,15 @@ class Client:
         if not self._peer.take(slot):
             return False
         if slot.method != "initialize" and not self._transport.abort(slot.id):
-            try:
+            with contextlib.suppress(ConnectionLost):
                 self.notify("notifications/cancelled", {"requestId": slot.id, "reason": reason})
-            except ConnectionLost:
-                pass
         return True
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification, from any thread."""
         members = b"" if params is None else b',"params":%s' % wire.encode(params)
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
-        self._transport.send(Message(frame, "notification", None, method, self._headers(method)))
+        self._send(frame, "notification", None, method)
 
     async def listen(self) -> None:
         """Stateless era: hold a subscription to changes of the tool list until the server ends it.
@@ -345,7 +344,18 @@ class Client:
     def _send_request(self, identifier: int, method: str, params: bytes, name: str | None) -> None:
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (identifier, method.encode(), members)
-        self._transport.send(Message(frame, "request", identifier, method, self._headers(method, name)))
+        self._send(frame, "request", identifier, method, name)
+
+    def _send(
+        self,
+        frame: bytes,
+        kind: Literal["request", "notification", "response"],
+        identifier: int | str | float | None,
+        method: str,
+        name: str | None = None,
+    ) -> None:
+        """Where every frame goes out."""
+        self._transport.send(Message(frame, kind, identifier, method, self._headers(method, name)))
 
     def _headers(self, method: str, name: str | None = None) -> dict[str, str]:
         """What the HTTP transport mirrors (2026-07-28, Streamable HTTP, request metadata)."""
@@ -399,10 +409,8 @@ class Client:
             )
             frame = b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identifier, error)
             self.on_noise(f"the server asked for {request.method}, which this host does not offer")
-        try:
-            self._transport.send(Message(frame, "response", request.id, "", self._headers("")))
-        except ConnectionLost:
-            pass
+        with contextlib.suppress(ConnectionLost):
+            self._send(frame, "response", request.id, "")
 
     def on_notification(self, method: str, params: Raw) -> None:
         """A notification of the server."""

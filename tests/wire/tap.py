@@ -44,7 +44,7 @@ class Seam:
 
 
 SEAMS = (
-    Seam("ipymcp.protocol.rpc", "Peer", "sent", "out"),
+    Seam("ipymcp.protocol.client", "Client", "_send", "out", lambda client: client._peer.session_tag),
     Seam("ipymcp.protocol.rpc", "Peer", "receive", "in"),
 )
 
