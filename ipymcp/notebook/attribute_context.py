@@ -44,19 +44,19 @@ class AttributeContext:
 
 def attribute_context(text: str, namespace: str) -> AttributeContext | None:
     """Say what is being typed at the end of `text`, where it belongs to `namespace`; None where it does not."""
-    return _Python(text, namespace).context()
+    return _Python(text, namespace).context() if namespace in text else None
 
 
 _TAIL = 20_000
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _LEX = re.compile(
     r"""
-    (?P<comment>\#[^\n]*)
+      \( | \) | \[ | \] | \{ | \} | ,
+    | \#[^\n]*
     | \"\"\"(?:\\.|[^\\])*?(?:\"\"\"|(?P<open_a>\\?\Z))
     | '''(?:\\.|[^\\])*?(?:'''|(?P<open_b>\\?\Z))
     | "(?:\\.|[^"\\\n])*(?:"|(?=\n)|(?P<open_c>\\?\Z))
     | '(?:\\.|[^'\\\n])*(?:'|(?=\n)|(?P<open_d>\\?\Z))
-    | (?P<mark>[()\[\]{},])
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -84,25 +84,23 @@ class _Python:
         self._lex()
 
     def _lex(self) -> None:
-        text = self.text
+        """One pass, with nothing called per bracket: a long cell has thousands of them, and this runs at every Tab."""
+        text, opened, pairs = self.text, self.opened, self.pairs
         for match in _LEX.finditer(text):
-            group = match.lastgroup
-            if group == "mark":
-                self._mark(text[match.start()], match.start())
-            elif group == "comment":
+            at = match.start()
+            char = text[at]
+            if char == ",":
+                if opened:
+                    opened[-1].append(at)
+            elif char in "([{":
+                opened.append([at])
+            elif char in ")]}":
+                if opened and text[opened[-1][0]] == _BRACKETS[char]:
+                    pairs[at] = opened.pop()[0]
+            elif char == "#":
                 self.comments.append(match.span())
-            elif group is not None:
-                self.string = match.start()
-
-    def _mark(self, char: str, at: int) -> None:
-        if char in "([{":
-            self.opened.append([at])
-        elif not self.opened:
-            return
-        elif char == ",":
-            self.opened[-1].append(at)
-        elif self.text[self.opened[-1][0]] == _BRACKETS[char]:
-            self.pairs[at] = self.opened.pop()[0]
+            elif match.lastgroup is not None:
+                self.string = at
 
     def context(self) -> AttributeContext | None:
         if self.comments and self.comments[-1][1] == len(self.text):
