@@ -1,0 +1,133 @@
+"""`%load_ext ipymcp`: the magic, the completer, the settings and the name `mcp`. `%unload_ext` takes all of it back."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import ipymcp
+from ipymcp.errors import McpError
+from ipymcp.notebook import transform
+from ipymcp.notebook.settings import IPyMCP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["Extension", "load", "unload"]
+
+_ATTRIBUTE = "_ipymcp_extension"
+
+
+class Extension:
+    """What `%load_ext` put into a shell.
+
+    Args:
+        ip: The shell.
+    """
+
+    def __init__(self, ip: InteractiveShell) -> None:
+        self.ip = ip
+        self._bound: str | None = None
+        self.settings = IPyMCP(self.bind, parent=ip)
+
+    def install(self) -> None:
+        """Put everything in."""
+        ip: Any = self.ip
+        ip.register_magic_function(_magic, magic_kind="line_cell", magic_name="mcp")
+        transform.install(self.ip)
+        ip.configurables.append(self.settings)
+        matchers = getattr(ip.Completer, "custom_matchers", None)
+        if matchers is not None:
+            from ipymcp.notebook.completion import matcher
+
+            self._matcher = matcher(self)
+            matchers.append(self._matcher)
+        ip.events.register("pre_run_cell", self._before_cell)
+        self.bind()
+        if _harmful_patch():
+            print(
+                "ipymcp: nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
+                " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)",
+                file=sys.stderr,
+            )
+
+    def remove(self) -> None:
+        """Take everything out, and stop the servers."""
+        ip: Any = self.ip
+        ip.magics_manager.magics["line"].pop("mcp", None)
+        ip.magics_manager.magics["cell"].pop("mcp", None)
+        transform.remove(self.ip)
+        ip.configurables[:] = [known for known in ip.configurables if type(known).__name__ != "IPyMCP"]
+        matchers = getattr(ip.Completer, "custom_matchers", None)
+        if matchers is not None:
+            matchers[:] = [known for known in matchers if known is not self._matcher]
+        ip.events.unregister("pre_run_cell", self._before_cell)
+        mcp = ipymcp.host()
+        if self._bound and self.ip.user_ns.get(self._bound) is mcp:
+            del self.ip.user_ns[self._bound]
+            self.ip.user_ns_hidden.pop(self._bound, None)
+        mcp._host.presenter = None
+        McpError.full_tracebacks = False
+        mcp.close()
+
+    def bind(self) -> None:
+        """Bind the namespace's name, unless the user has something else under it."""
+        mcp = ipymcp.host()
+        name = self.settings.namespace
+        if self._bound and self._bound != name and self.ip.user_ns.get(self._bound) is mcp:
+            del self.ip.user_ns[self._bound]
+            self.ip.user_ns_hidden.pop(self._bound, None)
+        self._bound = None
+        if not name:
+            return
+        if self.ip.user_ns.get(name, mcp) is not mcp:
+            print(f"ipymcp: the name {name!r} is yours already; write: from ipymcp import mcp as …", file=sys.stderr)
+            return
+        self.ip.push({name: mcp}, interactive=False)
+        self._bound = name
+
+    def _before_cell(self, *_: object) -> None:
+        """After `%reset` the name is bound again."""
+        if self._bound and self._bound not in self.ip.user_ns:
+            self.ip.push({self._bound: ipymcp.host()}, interactive=False)
+
+
+def load(ip: InteractiveShell) -> None:
+    """Put ipymcp into a shell. A second time changes nothing."""
+    if getattr(ip, _ATTRIBUTE, None) is None:
+        extension = Extension(ip)
+        extension.install()
+        setattr(ip, _ATTRIBUTE, extension)
+
+
+def unload(ip: InteractiveShell) -> None:
+    """Take ipymcp out of a shell."""
+    extension = getattr(ip, _ATTRIBUTE, None)
+    if extension is not None:
+        extension.remove()
+        delattr(ip, _ATTRIBUTE)
+
+
+def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | None = None) -> Any:
+    """MCP servers in this notebook: %mcp load, tools, call, logs, stop; %mcp help lists all."""
+    from IPython.core.getipython import get_ipython
+
+    from ipymcp.notebook.magics.dispatch import run
+
+    ip: Any = get_ipython()
+    return run(getattr(ip, _ATTRIBUTE), line, cell, local_ns or {})
+
+
+_magic.needs_local_scope = True  # type: ignore[attr-defined]
+_magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+
+
+def _harmful_patch() -> bool:
+    """Whether nest_asyncio 1.x is at work under ipykernel 7, where it loses cells."""
+    asyncio: Any = sys.modules.get("asyncio")
+    ipykernel: Any = sys.modules.get("ipykernel")
+    if not hasattr(asyncio, "_nest_patched") or hasattr(asyncio, "_nest_asyncio2") or ipykernel is None:
+        return False
+    return str(getattr(ipykernel, "__version__", "0")).split(".")[0] not in {"5", "6", "0"}

@@ -1,0 +1,33 @@
+"""`%mcp cancel`: running calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ipymcp.notebook.magics.line import LineError
+from ipymcp.notebook.magics.options import Syntax
+from ipymcp.notebook.magics.request import Command
+
+if TYPE_CHECKING:
+    from ipymcp.notebook.magics.request import Request
+
+__all__ = ["COMMANDS"]
+
+_HELP = """Cancel running calls: those of .submit() and of tasks that await; a cell that waits is interrupted instead.
+
+    %mcp cancel       all of them
+    %mcp cancel 12    that one; mcp.calls lists their numbers"""
+
+
+def _cancel(request: Request) -> None:
+    number = None
+    if request.names:
+        if not request.names[0].isdigit():
+            raise LineError(f"a call is named by its number, not {request.names[0]!r}", request.words[0].start)
+        number = int(request.names[0])
+    count = request.mcp.cancel(number)
+    if not request.is_quiet:
+        print(f"cancelled {count} call{'' if count == 1 else 's'}")  # noqa: T201 - the command's answer
+
+
+COMMANDS = {"cancel": Command(Syntax("cancel [CALL]", at_most=1), _HELP, _cancel)}

@@ -1,0 +1,109 @@
+"""From a `%mcp` line to its subcommand. One module a subcommand, or a family of them; imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+import ipymcp
+from ipymcp.errors import McpError
+from ipymcp.notebook.magics.line import LineError, tokenize
+from ipymcp.notebook.magics.options import Parsed
+from ipymcp.notebook.magics.request import Command, Request
+from ipymcp.runtime.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ipymcp.notebook.extension import Extension
+
+__all__ = ["MODULES", "command", "run"]
+
+MODULES = {
+    "load": "load",
+    "tools": "tools",
+    "call": "call",
+    "logs": "logs",
+    "stop": "lifecycle",
+    "start": "lifecycle",
+    "restart": "lifecycle",
+    "unload": "lifecycle",
+    "enable": "lifecycle",
+    "disable": "lifecycle",
+    "cancel": "cancel",
+    "stubs": "stubs",
+    "help": "help",
+}
+"""Which module has which word."""
+
+
+def command(word: str) -> Command:
+    """The subcommand of this word, which must be one of `MODULES`."""
+    module = importlib.import_module(f"ipymcp.notebook.magics.{MODULES[word]}")
+    commands: dict[str, Command] = module.COMMANDS
+    return commands[word]
+
+
+def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+    """Run one line.
+
+    Raises:
+        UsageError: The line is mistyped.
+        McpError: What it asks for failed.
+    """
+    shown = f"{'%%' if cell is not None else '%'}mcp {text}".rstrip()
+    try:
+        return _run(extension, text, cell, local_ns)
+    except LineError as error:
+        raise UsageError(_pointed(text, shown, error)) from None
+    except McpError as error:
+        error.line = shown if len(shown) <= 200 else shown[:200] + "…"
+        raise
+
+
+def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+    from ipymcp.notebook.progress import CellPresenter
+
+    mcp = ipymcp.host()
+    settings = extension.settings
+    if mcp._host.presenter is None:
+        mcp._host.presenter = CellPresenter(extension.ip, settings)
+    line = tokenize(text)
+    words = line.words
+    if not words and line.command is None:
+        if cell is not None:
+            raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)
+        return mcp.servers
+    word = words[0].text if words else "load"
+    if word.endswith("?"):
+        word, words = "help", words[:0]
+        line = tokenize(f"help {text.strip().rstrip('?')}")
+        words = line.words
+    known = _known(word, words[0].start if words else 0)
+    rest = words[1:]
+    parsed = known.syntax.parse(rest) if word != "call" else Parsed(())
+    if cell is not None and not known.takes_cell:
+        raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
+    if line.command is not None and not known.takes_command:
+        raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
+    namespaces = (local_ns, extension.ip.user_ns)
+    return known.run(Request(word, rest, parsed, line, cell, mcp, extension.ip, settings, namespaces))
+
+
+def _known(word: str, position: int) -> Command:
+    if word in MODULES:
+        return command(word)
+    hint = nearest(word, MODULES, limit=1) or "%mcp help lists the words"
+    raise LineError(f"there is no %mcp {word}; {hint}", position)
+
+
+def _pointed(text: str, shown: str, error: LineError) -> str:
+    """The message, and the line with a mark under the place."""
+    if "\n" in text:
+        return str(error)
+    offset = len(shown) - len(text.rstrip()) + error.position
+    return f"{error}\n  {shown}\n  {' ' * offset}^"
+
+

@@ -1,0 +1,139 @@
+"""`%mcp load`: servers from a file, by name, or by the command that runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.errors import McpError
+from ipymcp.notebook.magics.line import LineError
+from ipymcp.notebook.magics.options import Option, Syntax
+from ipymcp.notebook.magics.request import Command
+from ipymcp.notebook.progress import LoadDisplay
+from ipymcp.runtime.names import identifier
+from ipymcp.runtime.waiting import Waiter
+from ipymcp.tools.face import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ipymcp.notebook.magics.request import Request
+
+__all__ = ["COMMANDS"]
+
+_HELP = """Load servers: start them and list their tools.
+
+    %mcp load demo                              the server that ships with ipymcp
+    %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
+    %mcp load ./mcp.json                        every server of a config file that is not disabled
+    %mcp load ./mcp.json fs git                 those two of it
+
+Loading again what has not changed does nothing; what has changed is restarted.
+
+    --env K=V      a variable for the server; --env K passes on this kernel's own
+    --cwd D        the folder it runs in
+    --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
+    --timeout S    seconds a call may go without progress; 30 unless set
+    --no-wait      return at once; %mcp shows how it goes"""
+
+_RUNNERS = {"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "docker", "podman"}
+_DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
+
+
+def _load(request: Request) -> None:
+    definitions, named = _asked(request)
+    host = request.mcp._host
+    waiter = Waiter()
+    wait = not request.parsed.has("--no-wait")
+    display = LoadDisplay(request.ip, host, [definition.name for definition in definitions], quiet=request.is_quiet)
+    unsubscribe = host.events.subscribe(lambda event: waiter.put(partial(display.update, event)))
+    try:
+        host.loop.run(host.load(definitions, wait=wait), waiter)
+    finally:
+        unsubscribe()
+        display.finish()
+    failed = [host.sessions[name] for name in named if wait and host.sessions[name].error is not None]
+    if failed:
+        failed[0].require()
+
+
+def _asked(request: Request) -> tuple[list[ServerDefinition], list[str]]:
+    command = request.line.command
+    names = request.names
+    if command is not None:
+        if not command:
+            raise LineError("there is no command after --", request.words[-1].end if request.words else 0)
+        if len(names) > 1:
+            raise LineError(f"one name before --, not {len(names)}", request.words[1].start)
+        argv = request.line.argv
+        name = names[0] if names else _name_of(argv)
+        return [_changed(request, ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:])))], [name]
+    if not names:
+        raise LineError("what to load? demo, a config file, or NAME -- COMMAND ARG…", 0)
+    urls = [name for name in names if "://" in name]
+    if urls:
+        raise McpError(f"{urls[0]} is a remote server, which ipymcp does not reach yet", hint="load one that has a command")
+    definitions, named = gather(names, request.mcp._host)
+    return [_changed(request, definition) for definition in definitions], named
+
+
+def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition:
+    """With what the line's options say instead."""
+    parsed = request.parsed
+    changes: dict[str, Any] = {}
+    if parsed.has("--env"):
+        changes["env"] = {**definition.env, **_variables(parsed.texts("--env"))}
+    if parsed.has("--cwd"):
+        changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
+    if parsed.has("--era"):
+        changes["era"] = parsed.text("--era")
+    timeout = parsed.number("--timeout")
+    if timeout is not None:
+        changes["timeout"] = timeout
+        changes["max_timeout"] = max(timeout, definition.max_timeout)
+    return definition.replace(**changes) if changes else definition
+
+
+def _variables(texts: Sequence[str]) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for text in texts:
+        name, has_value, value = text.partition("=")
+        if not has_value:
+            if name not in os.environ:
+                raise McpError(f"--env {name}: this kernel has no variable {name}", hint=f"give it: --env {name}=VALUE")
+            value = os.environ[name]
+        variables[name] = value
+    return variables
+
+
+def _name_of(argv: Sequence[str]) -> str:
+    """A name for a server that was given none: `npx -y @scope/server-time` is `time`."""
+    words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
+    program = re.split(r"[/\\]", words[0])[-1] if words else "server"
+    if program in _RUNNERS and len(words) > 1:
+        program = re.split(r"[/\\]", words[1])[-1]
+    program = re.split(r"(?<=.)[@=<>~!\[]", program)[0]
+    program = re.sub(r"\.(py|js|mjs|cjs|exe|cmd)$", "", program)
+    return identifier(_DECORATION.sub("", program) or program)
+
+
+COMMANDS = {
+    "load": Command(
+        Syntax(
+            "load [NAME… | FILE [NAME…] | [NAME] -- COMMAND ARG…]",
+            (
+                Option("--env", "K=V", repeats=True),
+                Option("--cwd", "D"),
+                Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
+                Option("--timeout", "S", number=True),
+                Option("--no-wait"),
+            ),
+        ),
+        _HELP,
+        _load,
+        takes_command=True,
+    )
+}

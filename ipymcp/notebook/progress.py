@@ -1,0 +1,173 @@
+"""What a cell shows while it waits: the progress of a call, servers as they come. One tidy line is left behind.
+
+In a notebook a display is updated in place; in a terminal a line is rewritten; where output comes from another thread
+than the main one nobody would see it in the right cell, so nothing is shown.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.runtime.events import ServerChanged
+from ipymcp.tools.sanitize import text as escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from ipymcp.notebook.settings import IPyMCP
+    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.events import Event
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.server import ServerSession
+
+__all__ = ["CellPresenter", "LoadDisplay"]
+
+SHOW_AFTER = 0.5
+"""Seconds a call that reports progress runs before a bar is worth looking at."""
+REDRAW_EVERY = 0.1
+_BAR = 20
+
+
+class Line:
+    """A place in the cell's output that can be rewritten."""
+
+    def __init__(self, ip: InteractiveShell) -> None:
+        self._is_notebook = hasattr(ip, "kernel")
+        self._handle: Any = None
+        self._width = 0
+
+    def show(self, plain: str, html: str) -> None:
+        """Put this there, instead of what was there."""
+        if not self._is_notebook:
+            self._rewrite(plain)
+            return
+        from IPython.display import display
+
+        bundle = {"text/plain": plain, "text/html": html}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+    def end(self) -> None:
+        """Leave what is there."""
+        if not self._is_notebook and self._width:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+
+    def _rewrite(self, plain: str) -> None:
+        last = plain.rsplit("\n", 1)[-1]
+        sys.stdout.write("\r" + plain + " " * max(0, self._width - len(last)))
+        sys.stdout.flush()
+        self._width = len(last)
+
+
+class CellPresenter:
+    """Shows calls that report progress for longer than half a second.
+
+    Args:
+        ip: The shell.
+        settings: `quiet` switches it off.
+    """
+
+    def __init__(self, ip: InteractiveShell, settings: IPyMCP) -> None:
+        self._ip = ip
+        self._settings = settings
+        self._shown: dict[int, tuple[Line, float]] = {}
+
+    def progress(self, call: Call[Any]) -> None:
+        """The call reported progress."""
+        now = time.monotonic()
+        if self._settings.quiet or now - call.started < SHOW_AFTER or not _is_main_thread():
+            return
+        line, drawn = self._shown.get(call.number) or (Line(self._ip), 0.0)
+        if now - drawn >= REDRAW_EVERY:
+            line.show(*_bar(call, ended=False))
+            drawn = now
+        self._shown[call.number] = line, drawn
+
+    def finished(self, call: Call[Any]) -> None:
+        """The call is over: leave one line."""
+        line, _ = self._shown.pop(call.number, (None, 0.0))
+        if line is not None:
+            line.show(*_bar(call, ended=True))
+            line.end()
+
+
+class LoadDisplay:
+    """Shows servers as they come.
+
+    Args:
+        ip: The shell.
+        host: Whose servers.
+        names: Which.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, ip: InteractiveShell, host: Host, names: Sequence[str], *, quiet: bool) -> None:
+        self._host = host
+        self._names = list(names)
+        self._details: dict[str, str] = {}
+        self._line = None if quiet or not _is_main_thread() else Line(ip)
+        self._in_place = hasattr(ip, "kernel")
+        self._started = time.monotonic()
+
+    def update(self, event: Event) -> None:
+        """Something happened to a server."""
+        if isinstance(event, ServerChanged) and event.server in self._names:
+            self._details[event.server] = event.detail
+            if self._in_place:
+                self._draw()
+
+    def finish(self) -> None:
+        """Draw it for the last time."""
+        self._draw()
+        if self._line is not None:
+            self._line.end()
+
+    def _draw(self) -> None:
+        sessions = [self._host.sessions[name] for name in self._names if name in self._host.sessions]
+        if self._line is None or not sessions:
+            return
+        rows = [self._row(session) for session in sessions]
+        plain = "\n".join(f"{mark} {name}: {text}" for mark, _, name, text in rows)
+        html = "".join(
+            f'<div><span style="color:{colour}">{mark}</span> <b>{escaped(name)}</b> {escaped(text)}</div>'
+            for mark, colour, name, text in rows
+        )
+        self._line.show(plain, html)
+
+    def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
+        state = session.state.value
+        if session.client is not None:
+            count = len(session.catalog.tools)
+            return "✓", "#2a8a4a", session.name, f"ready, {count} tool{'' if count == 1 else 's'}"
+        if session.error is not None:
+            return "✗", "#c0392b", session.name, session.error.message
+        detail = self._details.get(session.name)
+        return "…", "#888888", session.name, f"{state}: {detail}" if detail else state
+
+
+def _bar(call: Call[Any], *, ended: bool) -> tuple[str, str]:
+    progress = call.progress
+    name = f"{call.session.name}.{call.tool}"
+    if progress is None:
+        return name, escaped(name)
+    done, total = progress.progress, progress.total
+    share = min(max(done / total, 0.0), 1.0) if total else None
+    amount = f"{done:g}/{total:g}" if total else f"{done:g}"
+    message = (progress.message or "")[:80]
+    words = " ".join(part for part in (amount, message) if part)
+    filled = round(_BAR * share) if share is not None else 0
+    bar = "" if share is None or ended else f" [{'#' * filled}{'.' * (_BAR - filled)}]"
+    meter = "" if share is None or ended else f'<progress value="{share:.3f}" max="1"></progress> '
+    return f"{name}{bar} {words}", f"<div><code>{escaped(name)}</code> {meter}{escaped(words)}</div>"
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
