@@ -123,8 +123,9 @@ class Tools:
         return text("logged")
 
     def tool_env(self, call: Call) -> Frame:
-        fds = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
-        about = {"environ": dict(os.environ), "cwd": os.getcwd(), "argv": sys.argv, "fds": sorted(map(int, fds))}
+        listed = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+        fds = sorted(int(fd) for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}"))  # not that of listing them
+        about = {"environ": dict(os.environ), "cwd": os.getcwd(), "argv": sys.argv, "fds": fds}
         return structured(about)
 
     def tool_pid(self, call: Call) -> Frame:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Annotated, Literal
+import functools
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from mcp.server.fastmcp import Context, FastMCP, Image
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.stdio import stdio_server
 from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 server = FastMCP("sdk1", instructions="Tools with rich schemas, on the official SDK 1.x.")
 PIXEL = base64.b64decode(
@@ -45,7 +53,19 @@ def echo(text: str) -> str:
     return text
 
 
+def called_by_alias(function: Callable[..., object]) -> Callable[..., object]:
+    """The SDK passes arguments under their names on the wire, which are no Python names here."""
+
+    @functools.wraps(function)
+    def call(**arguments: object) -> object:
+        names = {"max-results": "max_results", "from": "since"}
+        return function(**{names.get(name, name): value for name, value in arguments.items()})
+
+    return call
+
+
 @server.tool()
+@called_by_alias
 def search(
     query: Annotated[str, Field(description="What to look for.", min_length=1)],
     max_results: Annotated[int, Field(alias="max-results", ge=1, le=100)] = 10,
@@ -73,7 +93,7 @@ def search(
 def travel(route: Route, speed: float = 1.0) -> Trip:
     """A nested model in, a model out."""
     points = [*route.points, *(route.points[:1] if route.closed else [])]
-    pairs = zip(points, points[1:], strict=False)
+    pairs = pairwise(points)
     length = sum(((a.x - b.x) ** 2 + (a.y - b.y) ** 2) ** 0.5 for a, b in pairs)
     return Trip(name=route.name, length=length / speed, stops=points)
 
@@ -104,8 +124,14 @@ def pixel() -> Image:
 
 @server.tool()
 def fail(message: str = "it broke") -> str:
-    """Raise an error."""
-    raise ValueError(message)
+    """Fail with this message."""
+    raise ToolError(message)
+
+
+@server.tool()
+def crash() -> str:
+    """Raise an error nobody expected."""
+    raise ZeroDivisionError("division by zero")
 
 
 @server.tool()
@@ -145,5 +171,13 @@ async def shrink(ctx: Context, name: str) -> str:
     return name
 
 
+async def main() -> None:
+    """Serve on stdio, declaring that the list of tools changes, which `FastMCP.run` does not."""
+    lowlevel = server._mcp_server
+    options = lowlevel.create_initialization_options(NotificationOptions(tools_changed=True))
+    async with stdio_server() as (read, write):
+        await lowlevel.run(read, write, options)
+
+
 if __name__ == "__main__":
-    server.run("stdio")
+    asyncio.run(main())
