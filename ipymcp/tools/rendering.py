@@ -1,0 +1,230 @@
+"""How a tool's answer looks in a cell and in a terminal: pure functions from a result to a MIME bundle.
+
+What the server wrote is shown, never run (see `sanitize`). Everything is bounded, and the same answer always gives the
+same bytes, so that saved notebooks have clean diffs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.tools import sanitize
+from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
+from ipymcp.tools.frames import find_records
+from ipymcp.tools.jsontypes import is_array, is_object
+from ipymcp.tools.tables import cell_text, html_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.tools.content import Part
+    from ipymcp.tools.results import ToolResult
+
+__all__ = ["bundle", "short"]
+
+_SHORT = (10, 1_000)
+"""Lines and characters of a repr."""
+_LONG = (200, 20_000)
+"""Lines and characters of text in a cell."""
+_LONGEST_MARKDOWN = 50_000
+_LARGEST_JSON = 200_000
+_LARGEST_MEDIA = 10_000_000
+"""Characters of base64 in one display; what is over it is named instead."""
+_ROWS = _COLUMNS = 20
+_BOX = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0"
+_ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
+_NO_MATH = "tex2jax_ignore mathjax_ignore"
+_MARKDOWN = re.compile(
+    r"^#{1,6} \S|^ {0,3}(?:```|~~~)|\*\*\S[^*\n]*\*\*|\[[^\]\n]+\]\([^)\s]+\)|^\|.*\|[ \t]*\n\|[ \t]*:?-"
+    r"|^(?:[-*+]|\d+\.) .+\n(?:[-*+]|\d+\.) |(?<!`)`[^`\n]+`(?!`)|\$\$[^$]+\$\$",
+    re.MULTILINE,
+)
+
+
+def bundle(result: ToolResult) -> dict[str, Any]:
+    """The result by MIME type, richest forms first, `text/plain` always among them."""
+    rich = _error(result) if result.is_error else _rich(result)
+    return {**rich, "text/plain": _plain(result, *_LONG)}
+
+
+def short(result: ToolResult) -> str:
+    """The result in a few lines: where it is from, and how it begins."""
+    return _plain(result, *_SHORT)
+
+
+def _plain(result: ToolResult, lines: int, characters: int) -> str:
+    head = f"ToolResult {result.server}.{result.tool}{' (error)' if result.is_error else ''}:"
+    body = (
+        _head_of_json(result.data, lines, characters)
+        if _is_collection(result)
+        else _cut(result.text, lines, characters)
+    )
+    body = "\n".join([body, *(f"warning: {sanitize.visible(warning)}" for warning in result.warnings)])
+    return sanitize.visible(head) + ("\n" if "\n" in body else " ") + body
+
+
+def _is_collection(result: ToolResult) -> bool:
+    """Whether the answer is data rather than text or media."""
+    return (is_array(result.data) or is_object(result.data)) and not result.is_error and not _has_media(result)
+
+
+def _has_media(result: ToolResult) -> bool:
+    return any(not isinstance(part, Text) for part in result.content)
+
+
+def _cut(text: str, lines: int, characters: int) -> str:
+    """The beginning of a text, and how much more there is."""
+    head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
+    more = len(text) - len(head)
+    return sanitize.visible(head) + (f"\n… {more:,} more characters" if more else "")
+
+
+def _head_of_json(data: Any, lines: int, characters: int) -> str:
+    """The beginning of the data as indented JSON, and how much there is in all."""
+    head = ""
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(data):
+        head += piece
+        if len(head) > characters or head.count("\n") >= lines:
+            kept = "\n".join(head[:characters].split("\n")[:lines])
+            return f"{sanitize.visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
+    return sanitize.visible(head)
+
+
+def _rich(result: ToolResult) -> dict[str, Any]:
+    if _has_media(result):
+        return _media(result)
+    if is_array(result.data) or is_object(result.data):
+        return _table(result) or _json(result.data)
+    text = result.text
+    if len(text) <= _LONGEST_MARKDOWN and _MARKDOWN.search(text):
+        return {"text/markdown": sanitize.markdown(text)}
+    return {}
+
+
+def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
+    """The data for a front end's JSON tree, where it is strict JSON and small enough to be saved with the notebook."""
+    size = 0
+    try:
+        for piece in json.JSONEncoder(allow_nan=False).iterencode(data):
+            size += len(piece)
+            if size > _LARGEST_JSON:
+                return {}
+    except ValueError:
+        return {}
+    return {"application/json": data}
+
+
+def _table(result: ToolResult) -> dict[str, str]:
+    records = find_records(result.data)
+    if records is None:
+        return {}
+    head = records[:_ROWS]
+    names = list(dict.fromkeys(name for record in head for name in record))
+    if not names:
+        return {}
+    shown, more = names[:_COLUMNS], max(0, len(names) - _COLUMNS)
+    rows = [[_cell(record.get(name)) for name in shown] + ([""] if more else []) for record in head]
+    html = html_table(shown, rows, more_rows=len(records) - len(head), more_columns=more)
+    return {"text/html": _wrap(html + _others(result.data, records) + _warnings(result))}
+
+
+def _cell(value: object) -> str:
+    if is_array(value) or is_object(value):
+        return _head_of_json_line(value)
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else cell_text(value)
+
+
+def _head_of_json_line(value: Any) -> str:
+    head = ""
+    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+        head += piece
+        if len(head) > 200:
+            return head[:200] + "…"
+    return head
+
+
+def _others(data: Any, records: list[dict[str, Any]]) -> str:
+    """A line with what stands beside the only list of records in a dict."""
+    if not is_object(data):
+        return ""
+    pairs = [f"{name}: {_cell(value)}" for name, value in data.items() if value is not records]
+    return f"<div>{sanitize.text(' · '.join(pairs[:_COLUMNS]))}</div>" if pairs else ""
+
+
+def _error(result: ToolResult) -> dict[str, Any]:
+    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{sanitize.text(_cut(result.text, *_LONG))}</pre>')}
+
+
+def _media(result: ToolResult) -> dict[str, Any]:
+    if len(result.content) == 1 and not result.warnings:
+        part = result.content[0]
+        image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
+        if image is not None and len(image.base64) <= _LARGEST_MEDIA and (shown := image_bundle(image)):
+            return shown
+    budget = _LARGEST_MEDIA
+    out: list[str] = []
+    for part in result.content:
+        size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
+        out.append(_part(part) if size <= budget else _pre(str(part)))
+        budget -= size if size <= budget else 0
+    return {"text/html": _wrap("".join(out) + _warnings(result))}
+
+
+def _part(part: Part) -> str:
+    """One part as HTML; what cannot be shown is named."""
+    writers: dict[type, Callable[[Any], str]] = {Image: _image, Audio: _audio, Link: _link, Embedded: _embedded}
+    writer = writers.get(type(part))
+    return writer(part) if writer else _pre(str(part))
+
+
+def _image(image: Image) -> str:
+    kind = image.display_type
+    if kind is None:
+        return _pre(str(image))
+    try:
+        return f'<img src="data:{kind};base64,{_base64(image.data)}" style="max-width:100%">'
+    except ValueError:
+        return _pre(str(image))
+
+
+def _audio(audio: Audio) -> str:
+    kind = audio.display_type
+    return f'<audio controls src="data:{kind};base64,{_base64(audio.data)}"></audio>' if kind else _pre(str(audio))
+
+
+def _base64(data: bytes) -> str:
+    import base64
+
+    return base64.b64encode(data).decode()
+
+
+def _link(link: Link) -> str:
+    name = sanitize.text(link.title or link.name or link.uri)
+    address = sanitize.safe_url(link.uri)
+    if address is None:
+        shown = name if name == sanitize.text(link.uri) else f"{name} ({sanitize.text(link.uri)})"
+    else:
+        shown = f'<a href="{sanitize.text(address)}" target="_blank" rel="noopener noreferrer">{name}</a>'
+    detail = " · ".join(word for word in (link.mime_type, link.description) if word)
+    return f"<div>{shown}{' · ' + sanitize.text(_cut(detail, 5, 500)) if detail else ''}</div>"
+
+
+def _embedded(resource: Embedded) -> str:
+    caption = f"<div>{sanitize.text(resource.uri)}</div>" if resource.uri else ""
+    if resource.text is not None:
+        return caption + _pre(resource.text)
+    return caption + (_image(resource.image) if resource.image else _pre(str(resource)))
+
+
+def _pre(text: str) -> str:
+    return f'<pre style="{_BOX}">{sanitize.text(_cut(text, *_LONG))}</pre>'
+
+
+def _warnings(result: ToolResult) -> str:
+    return "".join(f"<div>⚠ {sanitize.text(warning)}</div>" for warning in result.warnings)
+
+
+def _wrap(html: str) -> str:
+    return f'<div class="{_NO_MATH}">{html}</div>'

@@ -1,0 +1,136 @@
+"""A small listing: HTML in a notebook, aligned text in a terminal, a DataFrame on demand."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.tools import sanitize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Table", "cell_text", "html_table"]
+
+_WIDTH = 100
+_MOST_ROWS = 200
+_LONGEST_CELL = 500
+# JupyterLab typesets $…$ in any HTML; these classes keep it away from a table of dollars.
+_NO_MATH = "tex2jax_ignore mathjax_ignore"
+_LEFT = "text-align:left;vertical-align:top"
+
+
+class Table:
+    """Rows under named columns, for people to look at.
+
+    Iterating gives each row as a dict, `len` the number of rows, `.df` a DataFrame.
+
+    Args:
+        columns: The columns' names.
+        rows: One sequence of cells a row, in the order of the columns; any objects.
+        title: A line above the table.
+        note: A line below it.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "", note: str = ""
+    ) -> None:
+        self.columns = tuple(columns)
+        self.rows = tuple(tuple(row) for row in rows)
+        self.title = title
+        self.note = note
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"every row needs {len(self.columns)} cells")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    @property
+    def df(self) -> Any:
+        """The listing as a pandas (else polars) DataFrame.
+
+        Raises:
+            McpError: Neither library is installed.
+        """
+        from ipymcp.tools.frames import to_frame
+
+        return to_frame({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)}, "")
+
+    def __repr__(self) -> str:
+        shown = [[cell_text(cell) for cell in row] for row in self.rows[:_MOST_ROWS]]
+        lines = [sanitize.visible(self.title)] if self.title else []
+        lines += _aligned([cell_text(name) for name in self.columns], shown)
+        if len(self.rows) > _MOST_ROWS:
+            lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more rows")
+        if self.note:
+            lines.append(sanitize.visible(self.note))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        above = f"<div><b>{sanitize.text(self.title)}</b></div>" if self.title else ""
+        below = f"<div>{sanitize.text(self.note)}</div>" if self.note else ""
+        table = html_table(self.columns, self.rows[:_MOST_ROWS], more_rows=max(0, len(self.rows) - _MOST_ROWS))
+        return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def html_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, more_rows: int = 0, more_columns: int = 0
+) -> str:
+    """An escaped HTML table, saying how many rows and columns are not in it."""
+    names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
+    head = "".join(f'<th style="{_LEFT}">{sanitize.text(name)}</th>' for name in names)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_LEFT}">{_html_cell(cell)}</td>' for cell in row) + "</tr>" for row in rows
+    )
+    table = f'<table class="{_NO_MATH}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return table + (f"<div>… {more_rows:,} more rows</div>" if more_rows else "")
+
+
+def cell_text(value: object) -> str:
+    """A cell as one line of bounded text; nothing for None."""
+    if value is None:
+        return ""
+    shown = value if isinstance(value, str) else str(value)
+    shown = sanitize.visible(" ".join(shown[: 2 * _LONGEST_CELL].split()))
+    return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
+
+
+def _html_cell(value: object) -> str:
+    return sanitize.text(cell_text(value))
+
+
+def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Header and rows with the columns in line, the widest cut until all fit the width."""
+    widths = [max(_width(cell) for cell in column) for column in zip(names, *rows, strict=True)]
+    while widths and sum(widths) + 2 * (len(widths) - 1) > _WIDTH and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    return [
+        "  ".join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [names, *rows]
+    ]
+
+
+def _width(cell: str) -> int:
+    if cell.isascii():
+        return len(cell)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in cell
+    )
+
+
+def _fit(cell: str, width: int) -> str:
+    """The cell cut or padded to exactly that width."""
+    if _width(cell) > width:
+        while _width(cell) > width - 1:
+            cell = cell[:-1]
+        cell += "…"
+    return cell + " " * (width - _width(cell))

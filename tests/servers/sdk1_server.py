@@ -1,0 +1,183 @@
+"""A server on the official SDK 1.x (`mcp>=1.30,<2`): rich schemas and every kind of result, on stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from mcp.server.fastmcp import Context, FastMCP, Image
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.stdio import stdio_server
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+server = FastMCP("sdk1", instructions="Tools with rich schemas, on the official SDK 1.x.")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class Point(BaseModel):
+    """A place on the map."""
+
+    x: float
+    y: float
+    label: str | None = Field(default=None, description="What is there.")
+
+
+class Route(BaseModel):
+    """Points in order."""
+
+    name: str
+    points: list[Point] = Field(min_length=1)
+    closed: bool = False
+
+
+class Trip(BaseModel):
+    """What became of a route."""
+
+    name: str
+    length: float
+    stops: list[Point]
+
+
+@server.tool()
+def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+def called_by_alias(function: Callable[..., object]) -> Callable[..., object]:
+    """The SDK passes arguments under their names on the wire, which are no Python names here."""
+
+    @functools.wraps(function)
+    def call(**arguments: object) -> object:
+        names = {"max-results": "max_results", "from": "since"}
+        return function(**{names.get(name, name): value for name, value in arguments.items()})
+
+    return call
+
+
+@server.tool()
+@called_by_alias
+def search(
+    query: Annotated[str, Field(description="What to look for.", min_length=1)],
+    max_results: Annotated[int, Field(alias="max-results", ge=1, le=100)] = 10,
+    since: Annotated[str | None, Field(alias="from", description="A year or a date.")] = None,
+    order: Literal["newest", "oldest"] = "newest",
+    tags: list[str] | None = None,
+    weights: dict[str, float] | None = None,
+    exact: bool = False,
+    near: int | str | None = None,
+) -> dict[str, object]:
+    """Every kind of optional argument, and two names that are no Python identifiers."""
+    return {
+        "query": query,
+        "max-results": max_results,
+        "from": since,
+        "order": order,
+        "tags": tags,
+        "weights": weights,
+        "exact": exact,
+        "near": near,
+    }
+
+
+@server.tool()
+def travel(route: Route, speed: float = 1.0) -> Trip:
+    """A nested model in, a model out."""
+    points = [*route.points, *(route.points[:1] if route.closed else [])]
+    pairs = pairwise(points)
+    length = sum(((a.x - b.x) ** 2 + (a.y - b.y) ** 2) ** 0.5 for a, b in pairs)
+    return Trip(name=route.name, length=length / speed, stops=points)
+
+
+@server.tool()
+def numbers(count: int = 3) -> list[int]:
+    """A list, which the SDK may wrap in `{"result": ...}`."""
+    return list(range(count))
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """A scalar, which the SDK may wrap in `{"result": ...}`."""
+    return a + b
+
+
+@server.tool()
+def record(key: str, value: float) -> dict[str, float]:
+    """A dict of numbers."""
+    return {key: value}
+
+
+@server.tool()
+def pixel() -> Image:
+    """An image of one pixel."""
+    return Image(data=PIXEL, format="png")
+
+
+@server.tool()
+def fail(message: str = "it broke") -> str:
+    """Fail with this message."""
+    raise ToolError(message)
+
+
+@server.tool()
+def crash() -> str:
+    """Raise an error nobody expected."""
+    raise ZeroDivisionError("division by zero")
+
+
+@server.tool()
+async def slow(ctx: Context, seconds: float = 1.0, steps: int = 5) -> str:
+    """Take some time, report progress, log the end."""
+    for step in range(1, steps + 1):
+        await asyncio.sleep(seconds / steps)
+        await ctx.report_progress(step, steps, f"step {step} of {steps}")
+    await ctx.info(f"{steps} steps done")
+    return f"{steps} steps"
+
+
+@server.tool()
+async def log(ctx: Context, message: str, level: Literal["debug", "info", "warning", "error"] = "info") -> str:
+    """Send a log message."""
+    await ctx.log(level, message)
+    return level
+
+
+@server.tool()
+async def grow(ctx: Context, name: str) -> str:
+    """Add a tool of this name while running, and say that the list has changed."""
+
+    def grown() -> str:
+        return name
+
+    server.add_tool(grown, name=name, description=f"Says {name}.")
+    await ctx.session.send_tool_list_changed()
+    return name
+
+
+@server.tool()
+async def shrink(ctx: Context, name: str) -> str:
+    """Remove the tool of this name while running, and say that the list has changed."""
+    server.remove_tool(name)
+    await ctx.session.send_tool_list_changed()
+    return name
+
+
+async def main() -> None:
+    """Serve on stdio, declaring that the list of tools changes, which `FastMCP.run` does not."""
+    lowlevel = server._mcp_server
+    options = lowlevel.create_initialization_options(NotificationOptions(tools_changed=True))
+    async with stdio_server() as (read, write):
+        await lowlevel.run(read, write, options)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
