@@ -1,0 +1,110 @@
+"""JSON Schema as Python type annotations, in words: `int | None`, `list[str]`, `Literal['a', 'b']`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ipymcp.tools.schema_tree import Schema, SchemaTree, form_kinds, listed_values, properties
+
+__all__ = ["Annotation", "annotate"]
+
+_NAMES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_ORDER: Final = ("str", "int", "float", "bool")
+_MAX_LITERALS: Final = 16
+_MAX_UNION: Final = 6
+_MAX_DEPTH: Final = 4
+
+ObjectNamer = Callable[[Schema], str | None]
+"""Gives an object form a name of its own, such as a TypedDict's."""
+
+
+class Annotation(str):
+    """An annotation in words that `inspect` prints without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def annotate(tree: SchemaTree, schema: Any, *, nullable: bool = False, name_object: ObjectNamer | None = None) -> str:
+    """The annotation for values of a subschema; `Any` where it says nothing, or more than is readable.
+
+    Args:
+        tree: The schema that the subschema belongs to.
+        schema: The subschema.
+        nullable: Add `| None`.
+        name_object: What names object forms; `dict[str, …]` without it or where it gives None.
+    """
+    return _Words(tree, name_object).of(schema, nullable=nullable)
+
+
+class _Words:
+    def __init__(self, tree: SchemaTree, name_object: ObjectNamer | None) -> None:
+        self.tree = tree
+        self.name_object = name_object
+
+    def of(self, schema: Any, depth: int = _MAX_DEPTH, *, nullable: bool = False) -> str:
+        if depth <= 0:
+            return "Any"
+        literals: list[Any] = []
+        words: dict[str, None] = {}
+        for form in self.tree.alternatives(schema):
+            listed = _literals(form)
+            if listed is not None:
+                literals += [value for value in listed if value not in literals]
+            else:
+                words.update(dict.fromkeys(self._form(form, depth)))
+        if len(literals) > _MAX_LITERALS:
+            words.update(dict.fromkeys(_words_of(literals)))
+        elif some := [repr(value) for value in literals if value is not None]:
+            words = {f"Literal[{', '.join(some)}]": None, **words}
+        if None in literals or nullable:
+            words["None"] = None
+        return _union(words)
+
+    def _form(self, form: Schema, depth: int) -> list[str]:
+        kinds = form_kinds(form)
+        if kinds is None:
+            return ["Any"]
+        words = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
+        if "array" in kinds:
+            items = form.get("items", True) if "prefixItems" not in form else True
+            words.append(f"list[{self.of(items if isinstance(items, dict) else True, depth - 1)}]")
+        if "object" in kinds:
+            words.append(self._object(form, depth))
+        return words
+
+    def _object(self, form: Schema, depth: int) -> str:
+        named = self.name_object(form) if self.name_object and properties(form) else None
+        if named:
+            return named
+        extra: Any = form.get("additionalProperties")
+        values = self.of(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else "Any"
+        return f"dict[str, {values}]"
+
+
+def _union(words: dict[str, None]) -> str:
+    if "Any" in words or not words:
+        return "Any"
+    if len(words) > _MAX_UNION:
+        return "Any"
+    # None reads best at the end.
+    return " | ".join(sorted(words, key=lambda word: word == "None"))
+
+
+def _literals(form: Schema) -> list[Any] | None:
+    """The listed values, where Python's `Literal` can say all of them."""
+    listed = listed_values(form)
+    if listed is None or not all(value is None or isinstance(value, str | int) for value in listed):
+        return None
+    return listed
+
+
+def _words_of(literals: list[Any]) -> list[str]:
+    return _ordered({type(value).__name__ for value in literals if value is not None})
+
+
+def _ordered(words: set[str]) -> list[str]:
+    return sorted(words, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))

@@ -1,0 +1,160 @@
+"""JSON values drawn towards a schema: "5" for an integer is 5, "true" for a boolean is True, 5.0 for an integer is 5.
+
+What the schema already takes is never changed, so text stays text wherever text is allowed. A value that cannot be
+drawn there comes back as it was: the validator says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from ipymcp.tools.plain import NotJson, plain
+from ipymcp.tools.schema_tree import (
+    Schema,
+    SchemaTree,
+    form_kinds,
+    is_kind,
+    item_schemas,
+    json_equal,
+    listed_values,
+    properties,
+    required_names,
+)
+
+__all__ = ["coerce", "read_text", "takes_none"]
+
+_MAX_TRIALS: Final = 2
+_MAX_BRANCHES: Final = 16
+_NOT_DECODED: Final = object()
+
+
+def coerce(tree: SchemaTree, value: Any, schema: Any, trials: int = _MAX_TRIALS) -> Any:
+    """A JSON value in the form that its schema takes, where one is near.
+
+    Of several alternatives the first that takes the value as it is decides; else the first it can be drawn to.
+
+    Args:
+        tree: The schema that the subschema belongs to.
+        value: A value from `plain`.
+        schema: The subschema.
+        trials: How many nested choices between alternatives may still be tried out.
+    """
+    forms = tree.alternatives(schema)
+    if len(forms) == 1:
+        return _towards(tree, value, forms[0], trials)
+    for form in forms:
+        if tree.fits_form(value, form):
+            return _towards(tree, value, form, trials)
+    if trials > 0:
+        for form in forms[:_MAX_BRANCHES]:
+            drawn = _towards(tree, value, form, trials - 1)
+            if tree.fits_form(drawn, form):
+                return drawn
+    return value
+
+
+def _towards(tree: SchemaTree, value: Any, form: Schema, trials: int) -> Any:
+    listed = listed_values(form)
+    if listed is not None:
+        return _member_of(listed, value)
+    kinds = form_kinds(form)
+    if kinds is None:
+        return value
+    if isinstance(value, str):
+        if "string" in kinds:
+            return value
+        decoded = _decode(value, kinds)
+        if decoded is _NOT_DECODED:
+            return value
+        value = decoded
+    if isinstance(value, float):
+        return int(value) if "integer" in kinds and "number" not in kinds and value.is_integer() else value
+    if isinstance(value, list) and "array" in kinds:
+        item_of = item_schemas(form)
+        return [coerce(tree, item, item_of(at), trials) for at, item in enumerate(cast("list[Any]", value))]
+    if isinstance(value, dict) and "object" in kinds:
+        return _members(tree, cast("Schema", value), form, trials)
+    return value
+
+
+def _members(tree: SchemaTree, value: Schema, form: Schema, trials: int) -> Schema:
+    known = properties(form)
+    extra = form.get("additionalProperties", True)
+    required = required_names(form)
+    return {
+        name: coerce(tree, item, known.get(name, extra), trials)
+        for name, item in value.items()
+        if item is not None or name in required or name not in known or takes_none(tree, known[name])
+    }
+
+
+def takes_none(tree: SchemaTree, schema: Any) -> bool:
+    """Whether None is a value of its own here. Where it is not, an optional argument that is None is left out."""
+    kinds = tree.kinds(schema)
+    return kinds is None or "null" in kinds
+
+
+def _member_of(listed: list[Any], value: Any) -> Any:
+    """The listed value that is meant; the value itself where none is."""
+    candidates = [value]
+    if isinstance(value, str):
+        candidates += [decoded for decoded in [_json(value)] if decoded is not _NOT_DECODED]
+    for candidate in candidates:
+        for each in listed:
+            if json_equal(candidate, each):
+                return each
+    return value
+
+
+def _decode(text: str, kinds: frozenset[str]) -> Any:
+    """What JSON text says, where that is of one of these types."""
+    decoded = {"True": True, "False": False}.get(text.strip(), _NOT_DECODED) if "boolean" in kinds else _NOT_DECODED
+    if decoded is _NOT_DECODED:
+        decoded = _json(text)
+    return decoded if decoded is not _NOT_DECODED and is_kind(decoded, kinds) else _NOT_DECODED
+
+
+def _json(text: str) -> Any:
+    try:
+        return plain(msgspec.json.decode(text), ())
+    except (ValueError, RecursionError, NotJson):
+        return _NOT_DECODED
+
+
+def read_text(tree: SchemaTree, text: str, schema: Any) -> Any:
+    """What is meant by the text typed for one argument of a `%mcp` line.
+
+    - Where the schema takes this text as a string, it is sent as typed: `1.10`, `02139`, `true` and, for a string that
+      may be null, `null` too (to send nothing, leave the argument out). The one exception is the text of a JSON array
+      or object that another alternative takes.
+    - Else it is read as JSON and drawn towards the schema.
+    - A lone value for an array is a list of one where no comma or bracket makes one doubt it; text is never split.
+    - Without a schema, or where nothing fits: JSON, else the text.
+    """
+    kinds = tree.kinds(schema)
+    if kinds is None:
+        decoded = _json(text)
+        return text if decoded is _NOT_DECODED else coerce(tree, decoded, schema)
+    if tree.fits(text, schema):
+        bracketed = text.lstrip()[:1] in ("[", "{") and not kinds.isdisjoint(("array", "object"))
+        decoded = _json(text) if bracketed else _NOT_DECODED
+        return text if decoded is _NOT_DECODED or not tree.fits(decoded, schema) else decoded
+    drawn = coerce(tree, text, schema)
+    if drawn is text and set(kinds) - {"null"} == {"array"}:
+        return _lone_item(tree, text, schema)
+    return drawn
+
+
+def _lone_item(tree: SchemaTree, text: str, schema: Any) -> Any:
+    """A list of the one value typed, or the text where that is in doubt."""
+    if "," in text or text.lstrip()[:1] == "[":
+        return text
+    for form in tree.alternatives(schema):
+        kinds = form_kinds(form)
+        if kinds and "array" in kinds:
+            item_schema = item_schemas(form)(0)
+            item = read_text(tree, text, item_schema)
+            return [item] if tree.fits(item, item_schema) else text
+    return text

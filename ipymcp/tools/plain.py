@@ -1,0 +1,186 @@
+"""Python values as JSON values: what a notebook holds (arrays, timestamps, paths, models) in the six types JSON has.
+
+Nothing is imported to do so: numpy, pandas, polars and pydantic are known by what their objects can do. What JSON
+cannot say is an error that names the place, never something near it: a NaN would arrive as null, a set in any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import math
+import uuid
+from collections.abc import KeysView, Mapping, Sequence, ValuesView
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, Final, cast
+
+__all__ = ["NotJson", "plain"]
+
+_MAX_DEPTH: Final = 100
+_HINTS: Final = (
+    ("set", "give a list, such as sorted(…)"),
+    ("frozenset", "give a list, such as sorted(…)"),
+    ("bytes", "give text: .decode(), or base64.b64encode(…).decode()"),
+    ("bytearray", "give text: .decode(), or base64.b64encode(…).decode()"),
+    ("memoryview", "give text: base64.b64encode(…).decode()"),
+    ("DataFrame", "give its rows: .to_dict('records') in pandas, .to_dicts() in polars"),
+    ("LazyFrame", "give its rows: .collect().to_dicts()"),
+    ("generator", "give a list: list(…)"),
+    ("timedelta", "give seconds: .total_seconds()"),
+    ("Timedelta", "give seconds: .total_seconds()"),
+    ("ToolResult", "give its .data or its .text"),
+)
+
+
+class NotJson(Exception):
+    """A value JSON cannot say.
+
+    Args:
+        path: Where in the arguments, such as `("filters", 2, "value")`.
+        problem: What is wrong there.
+        hint: What to give instead.
+    """
+
+    def __init__(self, path: tuple[str | int, ...], problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.path = path
+        self.problem = problem
+        self.hint = hint
+
+
+def plain(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) -> Any:
+    """A value as str, int, float, bool, None, list and dict, all of exactly those types.
+
+    Enum members become their value; dataclasses, pydantic models and mappings dicts; tuples, ranges, arrays, Series and
+    other sequences lists; dates and times ISO 8601 text; paths and UUIDs text; Decimal a number. Integers may be of any
+    size, as in JSON.
+
+    Args:
+        value: Anything.
+        path: Its place, for the error.
+        depth: How many levels of nesting are left.
+
+    Raises:
+        NotJson: JSON has no such value.
+    """
+    kind: type = type(value)
+    if kind is str:
+        return _text(value, path)
+    if value is None or kind is bool or kind is int:
+        return value
+    if kind is float:
+        return _number(value, path)
+    if depth <= 0:
+        raise NotJson(path, f"is nested more than {_MAX_DEPTH} levels deep", "does it contain itself?")
+    if kind is list or kind is tuple:
+        return _items(value, path, depth)
+    if kind is dict:
+        return _members(value, path, depth)
+    return _converted(value, path, depth)
+
+
+def _text(value: str, path: tuple[str | int, ...]) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            problem = f"holds half a character (a lone surrogate, {value[error.start]!r}), which cannot be sent"
+            raise NotJson(path, problem, "mend it: text.encode('utf-8', 'replace').decode()") from None
+    return value
+
+
+def _number(value: float, path: tuple[str | int, ...]) -> float:
+    if math.isfinite(value):
+        return value
+    raise NotJson(path, f"is {value}, which JSON cannot say", "leave it out, or give a number or None")
+
+
+def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:
+    return [plain(item, (*path, at), depth - 1) for at, item in enumerate(value)]
+
+
+def _members(value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for key, item in value.items():
+        name = key.value if isinstance(key, enum.Enum) else key
+        if not isinstance(name, str):
+            raise NotJson(path, f"has the key {_short(key)}; JSON's keys are text", "make it text: str(key)")
+        members[_text(str(name), path)] = plain(item, (*path, name), depth - 1)
+    return members
+
+
+def _converted(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
+    """A value that is of none of JSON's own types."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value, path, depth - 1)
+    name = type(value).__name__
+    if name in ("NAType", "NaTType"):
+        raise NotJson(path, f"is {value}, a missing value", "give None, or leave it out")
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, PurePath | uuid.UUID):
+        return _text(str(value), path)
+    if isinstance(value, Decimal):
+        return _decimal(value, path)
+    simple = _builtin(value)
+    if simple is not None:
+        return plain(simple, path, depth)
+    container = _container(value)
+    if container is not None:
+        return plain(container, path, depth - 1)
+    hint = dict(_HINTS).get(name, "give text, numbers, booleans, None, lists or dicts of them")
+    raise NotJson(path, f"is of type {name}, which JSON lacks", hint)
+
+
+def _decimal(value: Decimal, path: tuple[str | int, ...]) -> int | float:
+    if not value.is_finite():
+        return _number(float(value), path)
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _builtin(value: Any) -> Any:
+    """A subclass of JSON's own types as that type itself; None where it is none."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return None
+
+
+def _container(value: Any) -> Any:
+    """What a value holds, as a list, dict or scalar of Python's own; None where it holds nothing known."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, type | bytes | bytearray | memoryview):
+        return None
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(by_alias=True)
+    if callable(getattr(value, "tolist", None)):
+        return _array(value)
+    if callable(to_list := getattr(value, "to_list", None)):
+        return to_list()
+    if isinstance(value, Sequence | KeysView | ValuesView):
+        return list(cast("Sequence[Any]", value))
+    return None
+
+
+def _array(value: Any) -> Any:
+    """An array, Series, Index or numpy scalar as a list or a Python scalar."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    # numpy gives its own nanosecond times out as bare integers.
+    if kind == "m":
+        return None
+    if kind == "M" and type(value).__module__ == "numpy":
+        return None if (value != value).any() else value.astype(str).tolist()
+    return value.tolist()
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,0 +1,251 @@
+"""A tool's input schema as what calling it in Python needs: parameters, a signature, and arguments ready to send.
+
+The parts: `schema_tree` reads the schema, `parameters` makes the signature, `plain` and `coercion` make JSON of what
+the user gave, `validation` judges it, `complaints` words what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ipymcp.errors import ArgumentError
+from ipymcp.protocol.wire import loads
+from ipymcp.tools.coercion import coerce, read_text, takes_none
+from ipymcp.tools.complaints import Complaint, complain, listing, near, shortened
+from ipymcp.tools.parameters import Parameter, ParameterList, read_parameters
+from ipymcp.tools.plain import NotJson, plain
+from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree
+from ipymcp.tools.validation import Validator
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+    from msgspec import Raw
+
+__all__ = ["Parameter", "ToolSchema"]
+
+_PYTHON_TYPES: Final = {"string": (str,), "integer": (int,), "number": (int,), "boolean": (bool,)}
+_MAX_SIGNATURE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What binding needs to know of one parameter."""
+
+    name: str
+    schema: Any
+    ready: frozenset[type]
+    """Python types that need no conversion here."""
+    drops_none: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """What every call of one tool needs, made at its first."""
+
+    tree: SchemaTree
+    slots: dict[str, _Slot]
+    """By alias and by exact name."""
+    positional: tuple[_Slot, ...]
+    required: frozenset[str]
+    open: bool
+    validator: Validator
+
+
+class ToolSchema:
+    """The arguments one tool takes.
+
+    Making one costs nothing: the schema is read when it is first asked about, and the validator made at the first call.
+    A schema that is broken never makes its tool uncallable; what it does not say clearly is left to the server.
+
+    Args:
+        schema: The tool's `inputSchema`, decoded or as JSON.
+        server: The server's name in this notebook, for errors.
+        tool: The tool's own name, for errors.
+    """
+
+    __slots__ = ("_binding", "_list", "_signature", "_source", "_tree", "server", "tool")
+
+    def __init__(self, schema: Mapping[str, Any] | bytes | Raw, *, server: str, tool: str) -> None:
+        self.server = server
+        self.tool = tool
+        self._source: Any = schema
+        self._tree: SchemaTree | None = None
+        self._list: ParameterList | None = None
+        self._signature: Signature | None = None
+        self._binding: _Binding | None = None
+
+    def __repr__(self) -> str:
+        return f"<ToolSchema {self.server}.{self.tool}>"
+
+    @property
+    def tree(self) -> SchemaTree:
+        """The schema itself; an empty one, which allows anything, where it is no JSON object."""
+        if self._tree is None:
+            self._tree = SchemaTree(_read(self._source))
+            self._source = None
+        return self._tree
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every declared argument, the required ones first, each group in the schema's order."""
+        return self._parameter_list.parameters
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the schema invites arguments that it does not declare."""
+        return self._parameter_list.says_open
+
+    @property
+    def _parameter_list(self) -> ParameterList:
+        if self._list is None:
+            self._list = read_parameters(self.tree)
+        return self._list
+
+    @property
+    def signature(self) -> Signature:
+        """The tool as a Python function: required arguments by position or name, optional ones by name."""
+        if self._signature is None:
+            self._signature = self._parameter_list.signature()
+        return self._signature
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of one Python call, by their exact names, as JSON values that the schema accepts.
+
+        Raises:
+            ArgumentError: One is missing, surplus, of the wrong kind, or nothing that JSON can say.
+        """
+        binding = self._binding or self._prepare()
+        arguments: dict[str, Any] = {}
+        if args:
+            if len(args) > len(binding.positional):
+                raise self._too_many(len(args), binding)
+            for slot, value in zip(binding.positional, args, strict=False):
+                self._put(binding, slot, value, arguments)
+        return self._finish(binding, kwargs, arguments)
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for arguments that are already named, exactly or by alias.
+
+        Raises:
+            ArgumentError: As `bind`.
+        """
+        return self._finish(self._binding or self._prepare(), arguments, {})
+
+    def read_text(self, name: str, text: str) -> Any:
+        """What is meant by `name=text` on a `%mcp` line; the rules are those of `coercion.read_text`.
+
+        Args:
+            name: The argument, by its exact name or its alias.
+            text: What was typed, without the outer quotes.
+        """
+        binding = self._binding or self._prepare()
+        slot = binding.slots.get(name)
+        return read_text(binding.tree, text, slot.schema if slot else ANYTHING)
+
+    def _prepare(self) -> _Binding:
+        tree = self.tree
+        listed = self._parameter_list
+        slots = {each.name: _slot(tree, each) for each in listed.parameters}
+        self._binding = _Binding(
+            tree=tree,
+            slots={**{each.alias: slots[each.name] for each in listed.parameters}, **slots},
+            positional=tuple(slots[each.name] for each in listed.parameters if each.required),
+            required=frozenset(each.name for each in listed.parameters if each.required),
+            open=listed.open,
+            validator=Validator(tree),
+        )
+        return self._binding
+
+    def _finish(self, binding: _Binding, given: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        for key, value in given.items():
+            slot = binding.slots.get(key)
+            if slot is not None:
+                self._put(binding, slot, value, arguments)
+            elif binding.open:
+                self._put(
+                    binding,
+                    _Slot(key, binding.tree.root.get("additionalProperties"), frozenset(), False),
+                    value,
+                    arguments,
+                )
+            else:
+                raise self._surplus(key, binding)
+        if not binding.required <= arguments.keys():
+            raise self._missing(binding, arguments)
+        if not binding.validator.accepts(arguments):
+            errors = binding.validator.errors(arguments)
+            if errors:
+                raise self._error(complain(errors))
+        return arguments
+
+    def _put(self, binding: _Binding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> None:
+        name = slot.name
+        if name in arguments:
+            raise self._error(Complaint((name,), "is given twice", "give it once, by position or by name"))
+        kind: type = type(value)
+        if kind in slot.ready and (kind is not str or value.isascii()):
+            arguments[name] = value
+        elif value is not None or not slot.drops_none:
+            try:
+                ready = plain(value, (name,))
+            except NotJson as error:
+                raise self._error(Complaint(error.path, error.problem, error.hint)) from None
+            arguments[name] = coerce(binding.tree, ready, slot.schema)
+
+    def _missing(self, binding: _Binding, arguments: dict[str, Any]) -> ArgumentError:
+        names = [slot.name for slot in binding.positional if slot.name not in arguments]
+        word = "argument" if len(names) == 1 else "arguments"
+        return self._refusal(f"missing {word} {listing(names)}", names[0])
+
+    def _surplus(self, key: Any, binding: _Binding) -> ArgumentError:
+        meant = near(key, binding.slots)
+        ask = f"; did you mean {meant!r}?" if meant else ""
+        return self._refusal(f"no argument {shortened(repr(key), 60)}{ask}", key if isinstance(key, str) else None)
+
+    def _too_many(self, count: int, binding: _Binding) -> ArgumentError:
+        names = [slot.name for slot in binding.positional]
+        taken = f"{len(names)} by position ({listing(names)})" if names else "none by position"
+        return self._refusal(f"{count} arguments given by position; it takes {taken}, others by name", None)
+
+    def _refusal(self, message: str, argument: str | None) -> ArgumentError:
+        """An error whose hint is the signature, in short."""
+        words = [f"{each.alias}: {each.annotation}" for each in self.parameters if each.required]
+        optional = [each.alias for each in self.parameters if not each.required]
+        hint = shortened(f"{self.tool}({', '.join([*words, *(['*', *optional] if optional else [])])})", _MAX_SIGNATURE)
+        return ArgumentError(message, argument=argument, server=self.server, tool=self.tool, hint=hint)
+
+    def _error(self, complaint: Complaint) -> ArgumentError:
+        """An error whose hint is what to do, or what the argument is."""
+        name = next((part for part in complaint.path[:1] if isinstance(part, str)), None)
+        hint = complaint.hint or self._described(name)
+        return ArgumentError(complaint.message, argument=name, server=self.server, tool=self.tool, hint=hint)
+
+    def _described(self, name: str | None) -> str | None:
+        for each in self.parameters:
+            if each.name == name:
+                about = f" · {shortened(each.description, 100)}" if each.description else ""
+                return shortened(f"{each.alias}: {each.annotation}", 100) + about
+        return None
+
+
+def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
+    kinds = tree.kinds(parameter.schema) or ()
+    ready = frozenset(each for kind in kinds for each in _PYTHON_TYPES.get(kind, ()))
+    return _Slot(
+        name=parameter.name,
+        schema=parameter.schema,
+        ready=ready,
+        drops_none=not parameter.required and not takes_none(tree, parameter.schema),
+    )
+
+
+def _read(source: Any) -> Schema:
+    if not isinstance(source, Mapping):
+        try:
+            source = loads(cast("bytes | Raw", source))
+        except ValueError:
+            return {}
+    return dict(cast("Mapping[str, Any]", source)) if isinstance(source, Mapping) else {}
