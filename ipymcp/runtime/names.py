@@ -80,7 +80,7 @@ def model_name(server: str, tool: str) -> str:
 
 def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     """`did you mean 'a' or 'b'?`, or the empty string where nothing is near."""
-    known = list(candidates)
+    known = list(dict.fromkeys(candidates))
     near = difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
     if not near:
         folded = word.casefold()

@@ -54,6 +54,11 @@ class ToolResult:
             raise ProtocolError(f"its answer is no tool result: {error}", server=self.server, tool=self.tool) from error
 
     @property
+    def kind(self) -> str:
+        """The result's type on the wire: `complete`, unless the server wants something first."""
+        return self._fields.resultType
+
+    @property
     def is_error(self) -> bool:
         """Whether the tool says that it failed."""
         return bool(self._fields.isError)

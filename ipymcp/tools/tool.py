@@ -226,15 +226,12 @@ def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> To
         ToolError: The tool says it failed.
         CallError: The answer is none yet, or none at all.
     """
-    try:
-        kind = wire.decode(raw, wire.CallToolResult).resultType
-    except ValueError as error:
-        raise CallError(f"its answer is not what MCP says ({error})", hint="a fault of the server") from error
+    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
+    kind = result.kind
     if kind == "input_required":
         raise CallError("asks for input from the user, which ipymcp cannot give yet", hint="try --era legacy")
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
-    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
     if result.is_error:
         raise ToolError(_first_lines(result.text), result=result, hint="the tool's own message; .result has all of it")
     return result
