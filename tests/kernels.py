@@ -199,7 +199,11 @@ class Kernel:
         self._replies: dict[str, dict[str, Any]] = {}
 
     def launch(self) -> None:
-        """Start the process, and wait until it answers."""
+        """Start the process, and wait until it answers.
+
+        Raises:
+            KernelDied: It never will.
+        """
         specs = self.folder / "kernelspecs"
         spec = specs / self.name / "kernel.json"
         spec.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +215,11 @@ class Kernel:
             connection_file=str(self.folder / "connection.json"),
         )
         self._manager.start_kernel(env=self._env, cwd=str(self.folder), stdout=self._log, stderr=self._log)
-        self._connect()
+        try:
+            self._connect()
+        except BaseException:
+            self.shutdown(now=True)
+            raise
 
     def run(
         self, code: str, *, timeout: float = 60, answers: Sequence[str] | None = None, silent: bool = False
@@ -280,15 +288,19 @@ class Kernel:
 
     def shutdown(self, *, now: bool = False) -> None:
         """End the kernel in good order, or kill it `now`. A second time does nothing."""
-        self._client.stop_channels()
-        self._manager.shutdown_kernel(now=now)
-        self._log.close()
+        if not self._log.closed:
+            self._client.stop_channels()
+            self._manager.shutdown_kernel(now=now)
+            self._log.close()
 
     def _connect(self) -> None:
         self.pid = self._manager.provisioner.pid
         self._client = self._manager.blocking_client()
         self._client.start_channels()
-        self._client.wait_for_ready(timeout=60)
+        try:
+            self._client.wait_for_ready(timeout=60)
+        except RuntimeError as error:
+            raise KernelDied(f"{self.name} does not answer: {error}\n{self.log()}") from error
         self._poller = zmq.Poller()
         for channel in self._channels().values():
             self._poller.register(channel.socket, zmq.POLLIN)

@@ -121,6 +121,11 @@ def test_a_kernel_that_dies_is_noticed(kernel: Kernel) -> None:
         kernel.run("import os; os._exit(3)")
 
 
+def test_a_kernel_that_does_not_start_says_what_it_wrote(start_kernel: StartKernel) -> None:
+    with pytest.raises(KernelDied, match=r"(?s)kernel-7 does not answer: .*No module named 'encodings'"):
+        start_kernel(env={"PYTHONHOME": "/nowhere"})
+
+
 def test_a_restarted_kernel_is_another_process(kernel: Kernel) -> None:
     kernel.run("x = 1")
     first = psutil.Process(kernel.pid)
