@@ -1,0 +1,45 @@
+# Everything a checkout can do. Needs Python 3.11 or newer and, for the tests and the linter, Node 20 or newer.
+# ARGS goes to pytest, the benchmark and the notebook: make test ARGS='tests/unit -k results'
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+# Names what .venv was made from: another pyproject.toml is another stamp.
+STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
+
+.PHONY: demo test lint bench test-envs clean help
+
+help:  ## show this
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
+	@$(BIN)/python examples/run.py examples/quickstart.ipynb $(ARGS)
+
+test: test-envs  ## make the environments of the test servers and kernels, and run all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+test-envs: $(STAMP)  ## make those environments only
+	@echo "test servers and kernels in .envs (some minutes the first time):"
+	@$(BIN)/python tests/environments.py
+
+lint: $(STAMP)  ## check style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-logo --no-cache
+
+bench: $(STAMP)  ## measure ipymcp beside the official SDK, fastmcp, mcp-use and langchain-mcp-adapters
+	@$(BIN)/python tests/environments.py sdk2 'peer-*'
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+$(STAMP):
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found on the PATH; name it: make PYTHON=..." >&2; exit 1; }
+	@echo "ipymcp and what its tests need in .venv (a minute or two the first time) ..."
+	@rm -rf .venv
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --prefer-binary --editable '.[test,lint]'
+	@touch $@
+
+clean:  ## remove all that was made
+	rm -rf .venv .envs build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

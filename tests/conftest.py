@@ -1,0 +1,70 @@
+"""Fixtures of all tests. Real servers, real kernels; what is missing is a failure, never a skip."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+import pytest
+
+from tests import environments, kernels, processes
+
+
+class StartKernel(Protocol):
+    """Starts a kernel that ends with the test: one of the test's own sort unless named."""
+
+    def __call__(self, name: str | None = None, *, env: Mapping[str, str] | None = None) -> kernels.Kernel: ...
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "kernels(*names): run the test on each of these kernels (kernel-7 unless told)")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kernel_name" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("kernels")
+        metafunc.parametrize("kernel_name", mark.args if mark else kernels.KERNELS[:1], scope="module")
+
+
+@pytest.fixture(scope="session")
+def server_command() -> Callable[..., list[str]]:
+    """`server_command(name, *arguments)`: the command that starts a test server over stdio."""
+    return environments.server_command
+
+
+@pytest.fixture
+def start_kernel(kernel_name: str, tmp_path: Path) -> Iterator[StartKernel]:
+    """Starts any number of kernels, each in a folder of its own."""
+    with contextlib.ExitStack() as stack:
+        count = 0
+
+        def start(name: str | None = None, *, env: Mapping[str, str] | None = None) -> kernels.Kernel:
+            nonlocal count
+            count += 1
+            return stack.enter_context(kernels.started(name or kernel_name, tmp_path / f"kernel{count}", env))
+
+        yield start
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel) -> kernels.Kernel:
+    """A fresh kernel; `@pytest.mark.kernels(...)` says which."""
+    return start_kernel()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fails the test that leaves a child process of this process, or one of ipymcp's threads."""
+    me = psutil.Process()
+    processes_before = set(me.children())
+    threads_before = set(threading.enumerate())
+    yield
+    processes.wait_until_gone([child for child in me.children() if child not in processes_before])
+    for thread in set(threading.enumerate()) - threads_before:
+        if thread.name.startswith("ipymcp"):
+            thread.join(timeout=2)
+            assert not thread.is_alive(), f"the thread {thread.name!r} outlives its test"

@@ -1,0 +1,301 @@
+"""Make the environments of the servers and kernels that the tests run against, under `.envs/`.
+
+    python tests/environments.py              all that the tests need
+    python tests/environments.py 'peer-*'     what the benchmark compares with
+    python tests/environments.py sdk1 npm    those two
+
+ipymcp's own environment stays free of the servers' dependencies: each server, and each old kernel, has one of its own.
+Every environment carries a stamp of what it was made from, so that a second run costs nothing. Standard library only.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import venv
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVS = ROOT / ".envs"
+AT_ONCE = 2
+ATTEMPTS = 3
+NODE = 20
+
+# What Google Colab ships, pinned where its kernel and its widgets depend on it.
+COLAB = (
+    "ipython==7.34.0",
+    "ipykernel==6.17.1",
+    "ipywidgets==7.7.1",
+    "notebook==6.5.7",
+    "jupyter-client==7.4.9",
+    "jupyter-server==2.14.0",
+    "httpx==0.28.1",
+    "psutil==5.9.5",
+    "pyzmq==26.2.1",
+    "setuptools<81",
+    "tornado==6.4.2",
+    "traitlets==5.7.1",
+)
+
+NPM = {
+    "@modelcontextprotocol/server-everything": "2026.8.31",
+    "@modelcontextprotocol/server-filesystem": "2026.8.31",
+    "@modelcontextprotocol/server-memory": "2026.8.31",
+    "@modelcontextprotocol/server-sequential-thinking": "2026.8.31",
+}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One environment: PyPI requirements in a venv, or npm packages in a folder."""
+
+    name: str
+    requirements: tuple[str, ...]
+    npm: bool = False
+    ipymcp: bool = False
+    """Whether ipymcp goes in as well: built as a wheel, and installed last, as a user would."""
+
+    @property
+    def folder(self) -> Path:
+        return ENVS / self.name
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def wanted(self) -> str:
+        """What the stamp of an up-to-date environment says."""
+        runtime = "npm" if self.npm else f"python {sys.version_info.major}.{sys.version_info.minor}"
+        return "\n".join([runtime, *self.requirements]) + "\n"
+
+    def is_made(self) -> bool:
+        """Whether the packages are there (ipymcp itself aside)."""
+        return _read(self.folder / ".made") == self.wanted
+
+    def is_current(self) -> bool:
+        """Whether nothing has to be done before a test may use it."""
+        return self.is_made() and (not self.ipymcp or _read(self.folder / ".ipymcp") == source_digest())
+
+
+ENVIRONMENTS = {
+    environment.name: environment
+    for environment in (
+        Environment("kernel-colab", COLAB, ipymcp=True),
+        Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9"), ipymcp=True),
+        Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
+        Environment("npm", tuple(f"{package}@{version}" for package, version in NPM.items()), npm=True),
+        Environment("server-excel", ("excel-mcp-server==2.2.2",)),
+        Environment("server-fetch", ("mcp-server-fetch==2026.10.24",)),
+        Environment("server-git", ("mcp-server-git==2026.10.19",)),
+        Environment("server-time", ("mcp-server-time==2026.10.19",)),
+        Environment("sdk1", ("mcp>=1.30,<2",)),
+        Environment("sdk2", ("mcp>=2.3,<3", "mcp-types>=2.3,<3", "jsonschema>=4.23", "uvicorn>=0.30")),
+        Environment("peer-fastmcp", ("fastmcp>=4,<5",)),
+        Environment("peer-mcp-use", ("mcp-use>=1.7,<2",)),
+        Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",)),
+    )
+}
+
+
+class MissingEnvironment(Exception):
+    """A test asks for an environment that is not there, or was made from something else."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"The environment {name!r} is missing or out of date: `make test` makes it "
+            f"(or `{sys.executable} tests/environments.py {name}`)."
+        )
+
+
+class CannotMake(Exception):
+    """An environment could not be made; the text says which command failed, and how."""
+
+
+def environment(name: str) -> Environment:
+    """Give the environment of that name.
+
+    Raises:
+        MissingEnvironment: It has not been made, or not from what is asked for now.
+    """
+    found = ENVIRONMENTS[name]
+    if not found.is_current():
+        raise MissingEnvironment(name)
+    return found
+
+
+def kernel_python(name: str) -> Path:
+    """Give the interpreter of a kernel: `kernel-7` is the one that runs the tests.
+
+    Raises:
+        MissingEnvironment: As `environment`.
+    """
+    return Path(sys.executable) if name == "kernel-7" else environment(name).python
+
+
+def server_command(name: str, *arguments: str) -> list[str]:
+    """Give the command that starts a test server over stdio, with further arguments at its end.
+
+    Raises:
+        MissingEnvironment: As `environment`.
+    """
+    return [*_SERVERS[name](), *arguments]
+
+
+def _npm_server(package: str, *arguments: str) -> list[str]:
+    modules = environment("npm").folder / "node_modules"
+    return ["node", str(modules / "@modelcontextprotocol" / package / "dist" / "index.js"), *arguments]
+
+
+def _script(environment_name: str, script: str, *arguments: str) -> list[str]:
+    return [str(environment(environment_name).python.parent / script), *arguments]
+
+
+def _own(python: Path, file: str) -> list[str]:
+    return [str(python), str(ROOT / "tests" / "servers" / file)]
+
+
+_SERVERS = {
+    "everything": lambda: _npm_server("server-everything", "stdio"),
+    "filesystem": lambda: _npm_server("server-filesystem"),
+    "memory": lambda: _npm_server("server-memory"),
+    "sequential": lambda: _npm_server("server-sequential-thinking"),
+    "time": lambda: _script("server-time", "mcp-server-time"),
+    "git": lambda: _script("server-git", "mcp-server-git"),
+    "fetch": lambda: _script("server-fetch", "mcp-server-fetch"),
+    "excel": lambda: _script("server-excel", "excel-mcp-server", "stdio"),
+    "sdk1": lambda: _own(environment("sdk1").python, "sdk1.py"),
+    "sdk2": lambda: _own(environment("sdk2").python, "sdk2.py"),
+    "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),
+    "demo": lambda: [sys.executable, "-m", "ipymcp.demo"],
+}
+
+
+@functools.cache
+def source_digest() -> str:
+    """Give a hash over what ipymcp's wheel is built from."""
+    digest = hashlib.sha256()
+    package = (path for path in (ROOT / "ipymcp").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    for path in sorted([*package, ROOT / "pyproject.toml"]):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def make(environment: Environment) -> bool:
+    """Bring an environment up to date; tell whether there was anything to do.
+
+    Raises:
+        CannotMake: A command failed three times.
+    """
+    if environment.is_current():
+        return False
+    if not environment.is_made():
+        shutil.rmtree(environment.folder, ignore_errors=True)
+        (_make_npm if environment.npm else _make_venv)(environment)
+        (environment.folder / ".made").write_text(environment.wanted)
+    if environment.ipymcp:
+        _install_ipymcp(environment)
+        (environment.folder / ".ipymcp").write_text(source_digest())
+    return True
+
+
+def _make_venv(environment: Environment) -> None:
+    venv.create(environment.folder, with_pip=False, symlinks=True)
+    _pip(environment, "install", "-qq", "--prefer-binary", *environment.requirements)
+
+
+def _make_npm(environment: Environment) -> None:
+    if shutil.which("npm") is None:
+        raise CannotMake(f"npm was not found on the PATH: the test servers from npm need Node {NODE} or newer.")
+    environment.folder.mkdir(parents=True)
+    (environment.folder / "package.json").write_text(json.dumps({"private": True, "dependencies": NPM}, indent=2))
+    _run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=environment.folder)
+
+
+def _install_ipymcp(environment: Environment) -> None:
+    """Install the wheel with no constraints at all: what was there before must not move."""
+    wheel = _wheel()
+    _pip(environment, "uninstall", "-qq", "--yes", "ipymcp")
+    before = _versions(environment)
+    _pip(environment, "install", "-qq", "--prefer-binary", str(wheel))
+    after = _versions(environment)
+    moved = [f"{name} {old} -> {after.get(name)}" for name, old in before.items() if after.get(name) != old]
+    if moved:
+        raise CannotMake(f"installing ipymcp moved what was there: {', '.join(moved)}")
+
+
+_wheel_lock = threading.Lock()
+
+
+def _wheel() -> Path:
+    folder = ENVS / "wheel" / source_digest()[:12]
+    with _wheel_lock:
+        if not list(folder.glob("*.whl")):
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            _run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    return next(folder.glob("*.whl"))
+
+
+def _versions(environment: Environment) -> dict[str, str]:
+    listed = json.loads(_pip(environment, "list", "--format=json"))
+    return {package["name"]: package["version"] for package in listed}
+
+
+def _pip(environment: Environment, *arguments: str) -> str:
+    return _run(sys.executable, "-m", "pip", "--python", str(environment.python), *arguments)
+
+
+def _run(*command: str, cwd: Path = ROOT) -> str:
+    """Run a command to its end, and again after a pause if it fails: registries have hiccups."""
+    for attempt in range(1, ATTEMPTS + 1):
+        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout
+        if attempt < ATTEMPTS:
+            time.sleep(2**attempt)
+    said = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).strip().splitlines()[-20:])
+    raise CannotMake(f"`{' '.join(command)}` failed {ATTEMPTS} times:\n{said}")
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text() if path.is_file() else None
+
+
+def _selected(patterns: list[str]) -> list[Environment]:
+    if not patterns:
+        return [each for each in ENVIRONMENTS.values() if not each.name.startswith("peer-")]
+    for pattern in patterns:
+        if not fnmatch.filter(ENVIRONMENTS, pattern):
+            raise SystemExit(f"no environment {pattern!r}; there are: {', '.join(ENVIRONMENTS)}")
+    return [each for each in ENVIRONMENTS.values() if any(fnmatch.fnmatch(each.name, one) for one in patterns)]
+
+
+def main(patterns: list[str]) -> int:
+    """Make what the patterns select, two at a time; one line for each. Give the exit status."""
+    failures = 0
+    started = time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {pool.submit(make, each): each for each in _selected(patterns)}
+        for future in as_completed(running):
+            name = running[future].name
+            try:
+                made = future.result()
+            except CannotMake as error:
+                failures += 1
+                print(f"{name:<14} FAILED: {error}", flush=True)
+            else:
+                print(f"{name:<14} {f'made ({time.monotonic() - started:.0f} s)' if made else 'ready'}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

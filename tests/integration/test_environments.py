@@ -1,0 +1,67 @@
+"""The environments of the servers: each is there, and its server speaks MCP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import environments
+from tests.environments import MissingEnvironment, server_command
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "tests", "version": "1"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["everything", "filesystem", "memory", "sequential", "time", "git", "fetch", "excel"])
+def test_every_server_answers_the_handshake(name: str, tmp_path: Path) -> None:
+    command = server_command(name, *([str(tmp_path)] if name == "filesystem" else []))
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        server.stdin.flush()
+        answers = (json.loads(line) for line in server.stdout)
+        answer = next(answer for answer in answers if answer.get("id") == 1)
+        server.kill()
+
+    assert answer["result"]["protocolVersion"] == "2025-11-25"
+
+
+def test_a_missing_environment_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(environments, "ENVS", tmp_path)
+
+    with pytest.raises(MissingEnvironment) as caught:
+        server_command("sdk1")
+    assert str(caught.value) == (
+        "The environment 'sdk1' is missing or out of date: `make test` makes it "
+        f"(or `{sys.executable} tests/environments.py sdk1`)."
+    )
+
+
+def test_a_changed_list_of_requirements_is_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "ENVS", tmp_path)
+    old = environments.Environment("some", ("left-pad==1",))
+    old.folder.mkdir()
+    (old.folder / ".made").write_text(old.wanted)
+
+    assert old.is_current()
+    assert not environments.Environment("some", ("left-pad==2",)).is_current()
+
+
+def test_a_name_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(SystemExit, match=r"no environment 'sdk3'; there are: kernel-colab, kernel-6, .*sdk2"):
+        environments.main(["sdk3"])
