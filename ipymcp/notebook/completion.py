@@ -126,7 +126,7 @@ def _options(word: str) -> list[str]:
 
 def _paths(partial: str) -> Iterator[str]:
     folder, _, start = partial.rpartition("/")
-    where = os.path.expanduser(folder or (("/" if partial.startswith("/") else ".")))
+    where = os.path.expanduser(folder or ("/" if partial.startswith("/") else "."))
     try:
         entries = sorted(os.scandir(where), key=lambda entry: entry.name)
     except OSError:
@@ -149,7 +149,9 @@ def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     if not path:
         if context.kind == "key":
             return _closed(mcp, context), "module"
-        return sorted({*mcp._host.aliases().values(), *(word for word in dir(type(mcp)) if word in RESERVED_HOST)}), "module"
+        return sorted(
+            {*mcp._host.aliases().values(), *(word for word in dir(type(mcp)) if word in RESERVED_HOST)}
+        ), "module"
     if path[0].name == "servers" and not path[0].item:
         if len(path) == 1:
             return (_closed(mcp, context), "module") if context.kind == "key" else ((), "function")

@@ -13,8 +13,6 @@ from ipymcp.notebook.settings import IPyMCP
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from IPython.core.interactiveshell import InteractiveShell
-
 __all__ = ["Extension", "load", "unload"]
 
 _ATTRIBUTE = "_ipymcp_extension"
@@ -27,14 +25,14 @@ class Extension:
         ip: The shell.
     """
 
-    def __init__(self, ip: InteractiveShell) -> None:
+    def __init__(self, ip: Any) -> None:
         self.ip = ip
         self._bound: str | None = None
         self.settings = IPyMCP(self.bind, parent=ip)
 
     def install(self) -> None:
         """Put everything in."""
-        ip: Any = self.ip
+        ip = self.ip
         ip.register_magic_function(_magic, magic_kind="line_cell", magic_name="mcp")
         transform.install(self.ip)
         ip.configurables.append(self.settings)
@@ -47,15 +45,14 @@ class Extension:
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
         if _harmful_patch():
-            print(
-                "ipymcp: nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
-                " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)",
-                file=sys.stderr,
+            _say(
+                "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
+                " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)"
             )
 
     def remove(self) -> None:
         """Take everything out, and stop the servers."""
-        ip: Any = self.ip
+        ip = self.ip
         ip.magics_manager.magics["line"].pop("mcp", None)
         ip.magics_manager.magics["cell"].pop("mcp", None)
         transform.remove(self.ip)
@@ -83,7 +80,7 @@ class Extension:
         if not name:
             return
         if self.ip.user_ns.get(name, mcp) is not mcp:
-            print(f"ipymcp: the name {name!r} is yours already; write: from ipymcp import mcp as …", file=sys.stderr)
+            _say(f"the name {name!r} is yours already; write: from ipymcp import mcp as …")
             return
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
@@ -94,7 +91,7 @@ class Extension:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
 
-def load(ip: InteractiveShell) -> None:
+def load(ip: Any) -> None:
     """Put ipymcp into a shell. A second time changes nothing."""
     if getattr(ip, _ATTRIBUTE, None) is None:
         extension = Extension(ip)
@@ -102,7 +99,7 @@ def load(ip: InteractiveShell) -> None:
         setattr(ip, _ATTRIBUTE, extension)
 
 
-def unload(ip: InteractiveShell) -> None:
+def unload(ip: Any) -> None:
     """Take ipymcp out of a shell."""
     extension = getattr(ip, _ATTRIBUTE, None)
     if extension is not None:
@@ -122,6 +119,10 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
 
 _magic.needs_local_scope = True  # type: ignore[attr-defined]
 _magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+
+
+def _say(text: str) -> None:
+    print(f"ipymcp: {text}", file=sys.stderr)  # noqa: T201 - meant for the cell
 
 
 def _harmful_patch() -> bool:

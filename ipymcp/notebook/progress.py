@@ -17,8 +17,6 @@ from ipymcp.tools.sanitize import text as escaped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from IPython.core.interactiveshell import InteractiveShell
-
     from ipymcp.notebook.settings import IPyMCP
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.events import Event
@@ -36,7 +34,7 @@ _BAR = 20
 class Line:
     """A place in the cell's output that can be rewritten."""
 
-    def __init__(self, ip: InteractiveShell) -> None:
+    def __init__(self, ip: Any) -> None:
         self._is_notebook = hasattr(ip, "kernel")
         self._handle: Any = None
         self._width = 0
@@ -46,7 +44,7 @@ class Line:
         if not self._is_notebook:
             self._rewrite(plain)
             return
-        from IPython.display import display
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 
         bundle = {"text/plain": plain, "text/html": html}
         if self._handle is None:
@@ -75,7 +73,7 @@ class CellPresenter:
         settings: `quiet` switches it off.
     """
 
-    def __init__(self, ip: InteractiveShell, settings: IPyMCP) -> None:
+    def __init__(self, ip: Any, settings: IPyMCP) -> None:
         self._ip = ip
         self._settings = settings
         self._shown: dict[int, tuple[Line, float]] = {}
@@ -109,7 +107,7 @@ class LoadDisplay:
         quiet: Show nothing.
     """
 
-    def __init__(self, ip: InteractiveShell, host: Host, names: Sequence[str], *, quiet: bool) -> None:
+    def __init__(self, ip: Any, host: Host, names: Sequence[str], *, quiet: bool) -> None:
         self._host = host
         self._names = list(names)
         self._details: dict[str, str] = {}

@@ -18,7 +18,9 @@ __all__ = ["IPyMCP"]
 class IPyMCP(Configurable):
     """MCP in the notebook."""
 
-    namespace = Unicode("mcp", help="The name that the notebook's servers are bound to; empty for none.").tag(config=True)
+    namespace = Unicode("mcp", help="The name that the notebook's servers are bound to; empty for none.").tag(
+        config=True
+    )
     tracebacks = Bool(False, help="Show Python's whole traceback for ipymcp's errors instead of two lines.").tag(
         config=True
     )

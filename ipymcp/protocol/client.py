@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError, ProtocolError, RpcError
 from ipymcp.protocol import eras, wire
+from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.protocol.rpc import Peer, Slot, excerpt
 from ipymcp.protocol.transports.base import Message
 
@@ -421,8 +422,7 @@ class Client:
         elif method == "notifications/cancelled":
             self._cancelled(params)
         elif method == "notifications/subscriptions/acknowledged":
-            acknowledged = wire.loads(params) if len(params) else {}
-            if not _member(acknowledged, "notifications", "toolsListChanged"):
+            if not _member(wire.loads(params) if len(params) else None, "notifications", "toolsListChanged"):
                 self.on_noise("the server does not announce changes of its tools; %mcp restart shows them")
         elif method not in _KNOWN_NOTIFICATIONS:
             self.on_noise(f"an unknown notification: {method}")
@@ -474,12 +474,12 @@ def _shaped(raw: Raw, kind: type[Any], method: str) -> Any:
 
 def _supported_versions(data: object) -> list[str]:
     supported = _member(data, "supported")
-    return [version for version in supported if isinstance(version, str)] if isinstance(supported, list) else []
+    return [version for version in supported if isinstance(version, str)] if is_array(supported) else []
 
 
 def _member(value: object, *keys: str) -> Any:
     for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
+        value = value.get(key) if is_object(value) else None
     return value
 
 

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from ipymcp.protocol.jsontypes import is_array, is_object
+
 __all__ = [
     "CallToolResult",
     "Cancelled",
@@ -147,9 +149,9 @@ def replace_surrogates(value: Any) -> Any:
     """The same JSON value with U+FFFD for every lone surrogate, which no output can encode."""
     if isinstance(value, str):
         return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
+    if is_array(value):
         return [replace_surrogates(item) for item in value]
-    if isinstance(value, dict):
+    if is_object(value):
         return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
     return value
 
@@ -199,9 +201,9 @@ def _raw_fields(value: Any, kind: Any) -> Any:
     """Turn the members that `kind` declares as `Raw` back into bytes, NaN and all."""
     if kind is Raw:
         return Raw(json.dumps(value).encode())
-    if isinstance(value, list) and kind == list[Raw]:
+    if is_array(value) and kind == list[Raw]:
         return [Raw(json.dumps(item).encode()) for item in value]
-    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Struct):
+    if is_object(value) and isinstance(kind, type) and issubclass(kind, Struct):
         types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         return {key: _raw_fields(item, types.get(key)) for key, item in value.items()}
     return value

@@ -51,7 +51,7 @@ class CallOptions:
     Attributes:
         timeout: Seconds without progress after which it is given up.
         max_timeout: Seconds after which it is given up, progress or not.
-        on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on a loop of its own.
+        on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on its own loop.
     """
 
     timeout: float = 30.0

@@ -109,7 +109,7 @@ def _find(command: str, path: str, cwd: str) -> str:
         found = shutil.which(candidate)
         where = candidate
     else:
-        # Last, where this kernel's own programs are: a kernel is often started without its environment's folder on PATH.
+        # Last, where this kernel's own programs are: often its environment's folder is not on its PATH.
         own = str(Path(sys.executable).parent)
         found = shutil.which(command, path=os.pathsep.join(filter(None, (path, own))))
         where = f"{command}, on the PATH"

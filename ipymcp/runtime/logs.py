@@ -1,4 +1,4 @@
-"""Rolling logs: what a server writes to standard error, what it logs by protocol, and what the host has to say of it."""
+"""Rolling logs: what a server writes to standard error, what it logs by protocol, what the host has to say of it."""
 
 from __future__ import annotations
 

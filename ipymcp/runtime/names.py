@@ -23,7 +23,7 @@ RESERVED_HOST = frozenset(
 )
 """Words of `mcp` itself. A server of such a name is `mcp["load"]` or `mcp.load_`."""
 RESERVED_SERVER = frozenset({"prompts", "resources"})
-"""Words of `mcp.server` itself, where its tools live. A tool of such a name is `mcp.fs["prompts"]` or `mcp.fs.prompts_`."""
+"""Words of `mcp.server` itself, where its tools live. A tool of such a name is `mcp.fs["prompts"]` or `.prompts_`."""
 
 _NO_IDENTIFIER = re.compile(r"\W", re.ASCII)
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import time
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
@@ -26,6 +26,7 @@ from ipymcp.errors import (
     StartError,
 )
 from ipymcp.protocol.client import Client
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.environment import forgotten_variable, launch
@@ -52,7 +53,7 @@ REFRESH_PAUSE = 0.25
 _DOWNLOADERS = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "docker", "podman", "pipx"})
 
 
-class State(str, Enum):
+class State(StrEnum):
     """Where a server is in its life."""
 
     DISABLED = "disabled"
@@ -398,4 +399,4 @@ def _start_failure(error: McpError) -> McpError:
 
 def _announces_tools(client: Client) -> bool:
     tools = client.capabilities.get("tools")
-    return isinstance(tools, dict) and bool(tools.get("listChanged"))
+    return is_object(tools) and bool(tools.get("listChanged"))

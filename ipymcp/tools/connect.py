@@ -20,7 +20,7 @@ class _Connection:
         self._mcp = Mcp(Host())
 
 
-class connect(_Connection):  # noqa: N801 - used like open()
+class connect(_Connection):
     """Servers that live as long as the `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
 
     Args:
@@ -45,7 +45,7 @@ class connect(_Connection):  # noqa: N801 - used like open()
         self._mcp.close()
 
 
-class aconnect(_Connection):  # noqa: N801 - used like open()
+class aconnect(_Connection):
     """The same for `async with`: `async with ipymcp.aconnect({"time": {…}}) as mcp:`.
 
     Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ipymcp.tools.jsontypes import is_object
+from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
     import os

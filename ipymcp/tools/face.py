@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.files import from_mapping, read
-from ipymcp.errors import ConfigError, UnknownName
+from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import Filters
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.server import State
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ipymcp.runtime.calls import Call
-    from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server import ServerSession
@@ -407,5 +406,3 @@ def _named(name: str, available: Mapping[str, ServerDefinition], path: Path | No
 
 def _looks_like_path(text: str) -> bool:
     return text.endswith((".json", ".json5", ".jsonc")) or "/" in text or os.sep in text
-
-

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
 from ipymcp.protocol import wire
-from ipymcp.tools.jsontypes import is_array, is_object
+from ipymcp.protocol.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools import sanitize
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
-from ipymcp.tools.jsontypes import is_array, is_object
 from ipymcp.tools.tables import cell_text, html_table
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import msgspec
 
 from ipymcp.errors import ProtocolError
 from ipymcp.protocol import wire
+from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
-from ipymcp.tools.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -103,9 +103,7 @@ class Tool:
         """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
         return self._prepare(args, kwargs).submit()
 
-    def options(
-        self, *, timeout: float | None = None, on_progress: Callable[[Progress], Any] | None = None
-    ) -> Tool:
+    def options(self, *, timeout: float | None = None, on_progress: Callable[[Progress], Any] | None = None) -> Tool:
         """The same tool, called otherwise.
 
         Args:
@@ -262,14 +260,16 @@ def _specialised(base: type[Any], name: str, signature: inspect.Signature, text:
 
     if inspect.iscoroutinefunction(bound):
 
-        async def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:  # noqa: N807
+        async def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:
             return await bound(self, *args, **kwargs)
 
     else:
 
-        def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:  # noqa: N807
+        def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:
             return bound(self, *args, **kwargs)
 
     __call__.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])  # type: ignore[attr-defined]
     __call__.__doc__ = text
-    return type(name, (base,), {"__call__": __call__, "__doc__": text, "__module__": "ipymcp", "__signature__": signature})
+    return type(
+        name, (base,), {"__call__": __call__, "__doc__": text, "__module__": "ipymcp", "__signature__": signature}
+    )

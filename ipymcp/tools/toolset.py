@@ -26,7 +26,9 @@ class Toolset:
     in no selection, and only servers that are ready have tools.
     """
 
-    def __init__(self, host: Host, factory: ToolFactory, filters: Filters, selections: tuple[tuple[str, ...], ...]) -> None:
+    def __init__(
+        self, host: Host, factory: ToolFactory, filters: Filters, selections: tuple[tuple[str, ...], ...]
+    ) -> None:
         self._host = host
         self._factory = factory
         self._filters = filters
@@ -88,9 +90,7 @@ class Toolset:
     @property
     def table(self) -> Table:
         """One row a tool."""
-        rows = [
-            (f"{entry.server}.{entry.alias}", self._arguments(entry), entry.first_line) for entry in self.entries
-        ]
+        rows = [(f"{entry.server}.{entry.alias}", self._arguments(entry), entry.first_line) for entry in self.entries]
         note = "" if rows else "no tools here" + (": %mcp load demo" if not self._host.sessions else "")
         return Table(("tool", "arguments", "description"), rows, title="MCP tools", note=note)
 

@@ -44,7 +44,7 @@ class _Waiting(Generic[P, R]):
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"
 
 
-class waits(Generic[S, P, R]):  # noqa: N801 - a decorator
+class waits(Generic[S, P, R]):
     """Makes a coroutine method of the background loop a word that waits."""
 
     def __init__(self, function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> None:

@@ -86,7 +86,10 @@ def _arguments(request: Request, tool: Tool, words: Sequence[Word]) -> dict[str,
     for name, value in parse_arguments(words, request.namespaces):
         if name in arguments:
             raise ArgumentError(
-                f"argument {name!r} stands in the line and in the cell", argument=name, server=tool.server, tool=tool.name
+                f"argument {name!r} stands in the line and in the cell",
+                argument=name,
+                server=tool.server,
+                tool=tool.name,
             )
         if isinstance(value, Object):
             arguments[name] = value.value
@@ -101,8 +104,6 @@ def _parse_body(request: Request, tool: Tool, body: str) -> dict[str, Any]:
     except ArgumentError as error:
         error.server, error.tool = tool.server, tool.name
         raise
-
-
 
 
 COMMANDS = {"call": Command(_SYNTAX, _HELP, _call, takes_cell=True)}

@@ -105,5 +105,3 @@ def _pointed(text: str, shown: str, error: LineError) -> str:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position
     return f"{error}\n  {shown}\n  {' ' * offset}^"
-
-

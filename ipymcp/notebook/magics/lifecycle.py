@@ -32,7 +32,9 @@ def _servers(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -
 
 def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
     syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1)
-    text = f"{summary}\n\n    %mcp {word} fs              the whole server\n    %mcp {word} fs.write_*      tools, by glob"
+    text = (
+        f"{summary}\n\n    %mcp {word} fs              the whole server\n    %mcp {word} fs.write_*      tools, by glob"
+    )
     return Command(syntax, text, _on_servers(act))
 
 

@@ -75,7 +75,9 @@ def _asked(request: Request) -> tuple[list[ServerDefinition], list[str]]:
         raise LineError("what to load? demo, a config file, or NAME -- COMMAND ARG…", 0)
     urls = [name for name in names if "://" in name]
     if urls:
-        raise McpError(f"{urls[0]} is a remote server, which ipymcp does not reach yet", hint="load one that has a command")
+        raise McpError(
+            f"{urls[0]} is a remote server, which ipymcp does not reach yet", hint="load one that has a command"
+        )
     definitions, named = gather(names, request.mcp._host)
     return [_changed(request, definition) for definition in definitions], named
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from IPython.core.interactiveshell import InteractiveShell
-
     from ipymcp.notebook.magics.line import Line, Word
     from ipymcp.notebook.magics.options import Parsed, Syntax
     from ipymcp.notebook.settings import IPyMCP
@@ -31,7 +29,8 @@ class Request:
     cell: str | None
     """The cell's body under `%%mcp`."""
     mcp: Mcp
-    ip: InteractiveShell
+    ip: Any
+    """The shell."""
     settings: IPyMCP
     namespaces: tuple[Mapping[str, Any], ...]
     """Where the notebook's names are looked up, nearest first."""
