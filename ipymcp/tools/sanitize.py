@@ -7,8 +7,9 @@ is. Outside a fence of code there is never
 
 - `<` before a letter, `/`, `!` or `?`: no HTML and no autolink,
 - `](` unless a percent-encoded http, https or mailto address and `)` follow: no other link,
-- `![`, `]:`, a run of three `~` or `:`, or a bare address: no image, definition, foreign fence, directive, surprise,
-- `"` outside code: JupyterLab puts math back into finished HTML and would let it end an attribute.
+- `![`, `]:` or a run of three backticks, `~` or `:`: no image, no definition, no fence or directive of theirs,
+- and outside code neither a bare address (parsers differ in where one ends) nor `"` (JupyterLab puts math back into
+  finished HTML, where it would end an attribute).
 
 A code span that would break one of these is written as text between visible backticks. Every fence is rewritten: at
 column 0, between blank lines, longer than any run inside, its language one plain word, and always closed.
@@ -32,7 +33,7 @@ _INVISIBLE = re.compile(
 )
 # What emoji and Persian need, where it stands after something that is not ASCII: joiners and one variation selector.
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
-_DANGEROUS = re.compile(r"<[A-Za-z/!?]|!\[|\]\(|\]:")
+_DANGEROUS = re.compile(r"<[A-Za-z/!?]|!\[|\]\(|\]:|`{3}|~{3}|:{3}")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 /.,\n\x80-\U0010ffff]")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ADDRESS = re.compile(r"https?://[^\s/?#]|mailto:[^\s?]", re.IGNORECASE)
@@ -55,7 +56,7 @@ _TOKEN = re.compile(
         | \$(?![\s$])[^$`\n]{1,2000}(?<![\s\\])\$(?![\d$])
         | \\begin\{(?P<environment>[a-z]{1,20}\*?)\}(?:(?!\n[ \t]*\n)[^`]){1,2000}?\\end\{(?P=environment)\}
       )
-    | \\(?P<escaped>[<\[\]`"!])
+    | \\(?P<escaped>[<\[\]`"!~:])
     | (?P<kept>\\.)
     | (?<!`)(?P<ticks>``?)(?!`)(?P<span>[^\n]+?)(?<!`)(?P=ticks)(?!`)
     | (?<=[-*+][ ])(?P<task>\[[ xX]\])(?=[ ])
@@ -240,7 +241,8 @@ class _Writer:
 
 def _in_markdown(address: str) -> str:
     """The address as a link's destination, where a character reference would still be decoded."""
-    return address.replace("&", "&amp;").replace("*", "%2A")
+    address = re.sub(r":{3,}|~{3,}|\*+", lambda run: "".join(f"%{ord(each):02X}" for each in run[0]), address)
+    return address.replace("&", "&amp;")
 
 
 def _math(source: str) -> str:

@@ -1,0 +1,142 @@
+"""The parts of an answer."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, Unknown, read_part
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><circle r="1" fill="url(#a)"/></svg>'
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        ({"type": "text", "text": "a"}, Text("a")),
+        ({"type": "image", "data": "AAAA", "mimeType": "image/png"}, Image("AAAA", "image/png")),
+        ({"type": "image", "data": "AAAA"}, Image("AAAA", "image")),
+        ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, Audio("AAAA", "audio/wav")),
+        (
+            {"type": "resource_link", "uri": "a:b", "name": "n", "title": "t", "description": "d", "mimeType": "m/t"},
+            Link("a:b", "n", "t", "d", "m/t"),
+        ),
+        ({"type": "resource", "resource": {"uri": "a:b", "text": "x"}}, Embedded("a:b", "", "x")),
+        (
+            {"type": "resource", "resource": {"uri": "a:b", "blob": "AAAA", "mimeType": "m/t"}},
+            Embedded("a:b", "m/t", None, "AAAA"),
+        ),
+        ({"type": "text"}, Unknown("text", {"type": "text"})),
+        ({"type": "image", "data": 3}, Unknown("image", {"type": "image", "data": 3})),
+        ({"type": "resource", "resource": {}}, Unknown("resource", {"type": "resource", "resource": {}})),
+        ({"type": "resource", "resource": "x"}, Unknown("resource", {"type": "resource", "resource": "x"})),
+        ({"type": "resource_link"}, Unknown("resource_link", {"type": "resource_link"})),
+        ({"type": "new"}, Unknown("new", {"type": "new"})),
+        ({"type": 3}, Unknown("unknown", {"type": 3})),
+        ("loose", Unknown("unknown", "loose")),
+        (None, Unknown("unknown", None)),
+    ],
+)
+def test_every_part_is_read_and_none_is_an_error(value: object, part: object) -> None:
+    assert read_part(value) == part
+    assert pickle.loads(pickle.dumps(part)) == part
+
+
+@pytest.mark.parametrize("value", [encoded(PNG), encoded(PNG).rstrip("="), encoded(PNG)[:8] + "\n" + encoded(PNG)[8:]])
+def test_base64_is_decoded_with_or_without_padding_and_line_breaks(value: str) -> None:
+    assert Image(value, "image/png").data == PNG
+
+
+def test_what_is_no_base64_says_so_and_crashes_no_display() -> None:
+    image = Image("!!", "image/png")
+    with pytest.raises(ValueError, match="not base64"):
+        _ = image.data
+    assert image._repr_mimebundle_() == {"text/plain": "<Image image/png, 1 bytes>"}
+    assert Image("é", "image/svg+xml").display_type is None
+    assert Audio("!!", "audio/wav").display_type is None
+
+
+@pytest.mark.parametrize(
+    ("data", "said", "kind"),
+    [
+        (PNG, "image/png", "image/png"),
+        (PNG, "image/jpeg", "image/png"),
+        (b"\xff\xd8\xff\xe0" + bytes(9), "image/jpeg", "image/jpeg"),
+        (b"GIF89a" + bytes(9), "image/gif", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp", "image/webp"),
+        (SVG, "image/svg+xml", "image/svg+xml"),
+        (SVG, "image/png", None),
+        (b"<script>alert(1)</script>", "image/png", None),
+        (b"<html>", "image/svg+xml", None),
+        (SVG + b"\xff", "image/svg+xml", None),
+        (b"plain", "text/html", None),
+        (b"", "image/png", None),
+    ],
+)
+def test_an_image_is_what_its_bytes_are_not_what_it_is_called(data: bytes, said: str, kind: str | None) -> None:
+    assert Image(encoded(data), said).display_type == kind
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        b"<script>alert(1)</script>",
+        b"<svg:script>1</svg:script>",
+        b'<g onload="alert(1)"/>',
+        b"<g onload =alert(1) />",
+        b'<a href="javascript:alert(1)">x</a>',
+        b"<foreignObject><b/></foreignObject>",
+        b'<image href="https://evil.example/x.png"/>',
+        b'<use href="data:x"/>',
+        b'<set attributeName="href" to="x"/>',
+        b"<style>@import url(https://evil.example)</style>",
+        b'<rect fill="url(https://evil.example/x)"/>',
+        b"<!ENTITY x 'y'>",
+        b'<rect fill="&#117;rl(x)"/>',
+    ],
+)
+def test_an_svg_that_does_more_than_draw_is_not_shown(inside: bytes) -> None:
+    assert Image(encoded(SVG.replace(b"<circle", inside + b"<circle")), "image/svg+xml").display_type is None
+
+
+def test_an_image_shows_itself() -> None:
+    assert Image(encoded(PNG).rstrip("="), "image/png")._repr_mimebundle_() == {
+        "text/plain": "<Image image/png, 28 bytes>",
+        "image/png": encoded(PNG),
+    }
+    assert Image(encoded(SVG), "image/svg+xml")._repr_mimebundle_()["image/svg+xml"] == SVG.decode()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [Image(encoded(PNG), "image/png"), Audio(encoded(PNG), "audio/wav"), Embedded("a:b", "m/t", None, encoded(PNG))],
+)
+def test_bytes_are_saved_to_a_file(part: Image | Audio | Embedded, tmp_path: Path) -> None:
+    assert part.save(tmp_path / "out").read_bytes() == PNG
+
+
+def test_embedded_text_is_saved_as_utf_8(tmp_path: Path) -> None:
+    assert Embedded("a:b", "text/plain", "é").save(str(tmp_path / "out")).read_bytes() == b"\xc3\xa9"
+
+
+def test_reprs_are_short() -> None:
+    assert repr(Embedded("a:b", "text/plain", "x" * 5000)) == "<Embedded a:b, 5,000 characters>"
+    assert repr(Embedded("a:b", "", None, "AAAA")) == "<Embedded [blob: a:b, 3 bytes]>"
+    assert repr(Audio("AAAA", "audio/wav")) == "<Audio audio/wav, 3 bytes>"
+
+
+def test_only_audio_types_are_played() -> None:
+    assert Audio("AAAA", "audio/mpeg").display_type == "audio/mpeg"
+    assert Audio("AAAA", 'audio/x" onerror="1').display_type is None
+    assert Audio("AAAA", "text/html").display_type is None

@@ -1,0 +1,107 @@
+"""Answers as DataFrames."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from ipymcp.errors import McpError
+from ipymcp.tools.frames import find_records, to_frame
+
+
+@pytest.fixture(params=["pandas", "polars"])
+def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a frame with one library and gives back its columns as lists."""
+    if request.param == "polars":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+
+    def read(data: Any, text: str = "") -> dict[str, list[Any]]:
+        frame = to_frame(data, text)
+        assert type(frame).__module__.startswith(request.param)
+        return frame.to_dict(as_series=False) if request.param == "polars" else frame.to_dict("list")
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], {"a": [1, 2], "b": ["x", "y"]}),
+        ({"rows": [{"a": 1}], "total": 1}, {"a": [1]}),
+        ({"a": [1, 2], "b": ["x", "y"]}, {"a": [1, 2], "b": ["x", "y"]}),
+        ([{"a": {"b": {"c": 1}, "d": 2}}], {"a.b.c": [1], "a.d": [2]}),
+        ([1, 2], {"value": [1, 2]}),
+        ([[1, "x"], [2, "y"]], {"0": [1, 2], "1": ["x", "y"]}),
+        ({"a": 1, "b": {"c": "x"}}, {"a": [1], "b.c": ["x"]}),
+        ([], {}),
+    ],
+)
+def test_data_of_every_shape_becomes_columns(columns: Any, data: Any, expected: object) -> None:
+    assert columns(data) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1}\n{"a": 2}\n', {"a": [1, 2]}),
+        ('{"a": {"b": 1}}\n\n{"a": {"b": 2}}', {"a.b": [1, 2]}),
+        ("a,b\n1,x\n2,y\n", {"a": [1, 2], "b": ["x", "y"]}),
+        ("a\tb\n1\tx, z\n", {"a": [1], "b": ["x, z"]}),
+        ("a;b\n1;x\n", {"a": [1], "b": ["x"]}),
+        ('a,b\n1,"x, y"\n', {"a": [1], "b": ["x, y"]}),
+    ],
+)
+def test_text_of_lines_becomes_columns(columns: Any, text: str, expected: object) -> None:
+    assert columns(text, text) == expected
+
+
+def test_members_missing_in_some_records_are_null() -> None:
+    frame = to_frame([{"a": 1}, {"b": 2.5}], "")
+    assert frame["a"].isna().tolist() == [False, True]
+
+
+def test_types_that_change_between_records_are_no_error(columns: Any) -> None:
+    assert len(columns([{"a": 1}, {"a": "x"}])["a"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (5, "int 5"),
+        (None, "NoneType None"),
+        ("no table", "text of 8 characters that is neither NDJSON nor CSV"),
+        ("one, line", "text of 9 characters that is neither NDJSON nor CSV"),
+        ("a, b\nand then some, more, text", "text of 30 characters that is neither NDJSON nor CSV"),
+        ('{"a": 1}\n{broken', "text of 16 characters that is neither NDJSON nor CSV"),
+        ('{"a": 1}\nplain', "text of 14 characters that is neither NDJSON nor CSV"),
+        ({}, "an empty dict"),
+        ({"a": [1, 2], "b": [1]}, "a dict with a, b"),
+        ({"a": [{"x": 1}], "b": [{"x": 1}], "c": 1, "d": 1, "e": 1, "f": 1}, "a dict with a, b, c, d, e, …"),
+        ([{"a": 1}, 2], "a list of records mixed with other values"),
+    ],
+)
+def test_what_is_no_table_is_an_error_that_names_the_tool(data: Any, what: str) -> None:
+    with pytest.raises(McpError) as caught:
+        to_frame(data, data if isinstance(data, str) else "", server="fs", tool="read")
+    assert str(caught.value) == f"fs.read: the answer is no table: {what}"
+    assert caught.value.hint == "take what you need from .data or .text and make the frame yourself"
+
+
+def test_without_any_library_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(McpError) as caught:
+        to_frame([1], "", server="fs", tool="read")
+    assert str(caught.value) == "fs.read: a DataFrame needs pandas or polars, and neither is installed"
+    assert caught.value.hint == "%pip install pandas"
+
+
+def test_records_are_found_only_where_they_are_the_only_ones() -> None:
+    rows = [{"a": 1}]
+    assert find_records(rows) is rows
+    assert find_records({"rows": rows, "n": 1}) is rows
+    assert find_records({"rows": rows, "more": [{"b": 1}]}) is None
+    assert find_records([]) is None
+    assert find_records("x") is None

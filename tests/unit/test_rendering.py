@@ -1,0 +1,176 @@
+"""How answers look in a cell."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from ipymcp.tools.rendering import bundle
+from ipymcp.tools.results import ToolResult
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
+
+
+def show(*content: Any, schema: bytes | None = None, **fields: Any) -> dict[str, Any]:
+    raw = json.dumps({"content": list(content), **fields}).encode()
+    result = ToolResult(raw, server="fs", tool="read", output_schema=schema)
+    shown = bundle(result)
+    assert shown == bundle(result) == result._repr_mimebundle_()
+    return shown
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def image(data: str, kind: str = "image/png") -> dict[str, Any]:
+    return {"type": "image", "data": data, "mimeType": kind}
+
+
+def test_plain_text_stays_plain() -> None:
+    assert show(text("hello")) == {"text/plain": "ToolResult fs.read: hello"}
+    assert show(text("a\nb * c")) == {"text/plain": "ToolResult fs.read:\na\nb * c"}
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "# Title",
+        "a **bold** word",
+        "- a\n- b",
+        "1. a\n2. b",
+        "```py\nx\n```",
+        "[a](https://e.example)",
+        "|a|\n|--|",
+        "`x`",
+    ],
+)
+def test_what_looks_like_markdown_is_shown_as_markdown(markdown: str) -> None:
+    assert set(show(text(markdown))) == {"text/markdown", "text/plain"}
+
+
+def test_markdown_is_sanitized() -> None:
+    assert show(text("# a <script>"))["text/markdown"] == "# a &#60;script>"
+
+
+def test_long_text_is_cut_and_says_how_much_is_left() -> None:
+    plain = show(text("x" * 50_000))["text/plain"]
+    assert plain.endswith("x\n… 30,000 more characters")
+    lines = show(text("line\n" * 1_000))["text/plain"]
+    assert lines.count("line") == 200
+
+
+def test_terminal_escapes_and_bidi_controls_are_shown_not_sent() -> None:
+    assert show(text("\x1b]52;c;eA==\x07\u202e"))["text/plain"] == "ToolResult fs.read: ␛]52;c;eA==␇⟨U+202E⟩"
+
+
+def test_data_is_json_with_a_pretty_repr() -> None:
+    assert show(structuredContent={"a": [1]}) == {
+        "application/json": {"a": [1]},
+        "text/plain": 'ToolResult fs.read:\n{\n  "a": [\n    1\n  ]\n}',
+    }
+
+
+def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
+    shown = show(structuredContent=list(range(100_000)))
+    assert "application/json" not in shown
+    assert shown["text/plain"].endswith("\n… 100,000 items in all")
+    assert shown["text/plain"].count("\n") == 201
+
+
+def test_data_that_is_no_strict_json_is_left_to_the_text() -> None:
+    result = ToolResult(b'{"structuredContent":{"a":NaN}}', server="fs", tool="read")
+    assert bundle(result) == {"text/plain": 'ToolResult fs.read:\n{\n  "a": NaN\n}'}
+
+
+def test_records_are_an_escaped_table() -> None:
+    shown = show(structuredContent={"rows": [{"a": "<b>", "c": None}, {"a": True, "d": {"x": 1}}], "total": 2})
+    html = shown["text/html"]
+    assert set(shown) == {"text/html", "text/plain"}
+    assert "&lt;b&gt;" in html and "<b>" not in html
+    assert ">true<" in html and ">{&quot;x&quot;: 1}<" in html
+    assert [html.count(f">{name}</th>") for name in "acd"] == [1, 1, 1]
+    assert "<div>total: 2</div>" in html
+
+
+def test_a_table_shows_twenty_rows_and_columns_and_counts_the_rest() -> None:
+    rows = [{f"c{place}": place for place in range(30)}] * 1_020
+    html = show(structuredContent=rows)["text/html"]
+    assert (html.count("<tr>"), html.count("<th ")) == (21, 21)
+    assert "… 10 more columns" in html and "<div>… 1,000 more rows</div>" in html
+
+
+def test_one_image_is_an_image() -> None:
+    assert show(image(PNG)) == {
+        "image/png": PNG,
+        "text/plain": "ToolResult fs.read: [image: image/png, 28 bytes]",
+    }
+    assert set(show(image(SVG, "image/svg+xml"))) == {"image/svg+xml", "text/plain"}
+    embedded = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": PNG}}
+    assert show(embedded)["image/png"] == PNG
+
+
+def test_several_parts_are_one_html() -> None:
+    html = show(
+        text("<b>"),
+        image(PNG),
+        image(base64.b64encode(b"<script>").decode()),
+        image("!!"),
+        {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "a:<i>", "mimeType": "text/html", "text": "<script>"}},
+        {"type": "resource", "resource": {"uri": "a:c", "blob": "AAAA"}},
+        {"type": "new"},
+    )["text/html"]
+    pre = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;margin:0">'
+    assert html == (
+        f'<div class="tex2jax_ignore mathjax_ignore">{pre}&lt;b&gt;</pre>'
+        f'<img src="data:image/png;base64,{PNG}" style="max-width:100%">'
+        f"{pre}[image: image/png, 8 bytes]</pre>{pre}[image: image/png, 1 bytes]</pre>"
+        '<audio controls src="data:audio/wav;base64,AAAA"></audio>'
+        f"<div>a:&lt;i&gt;</div>{pre}&lt;script&gt;</pre><div>a:c</div>"
+        f"{pre}[blob: a:c, 3 bytes]</pre>{pre}[new]</pre></div>"
+    )
+
+
+def test_links_are_clickable_only_on_the_web() -> None:
+    html = show(
+        {"type": "resource_link", "uri": 'https://e.example/"x', "name": "<web>", "mimeType": "text/html"},
+        {"type": "resource_link", "uri": "javascript:alert(1)", "name": "js"},
+        {"type": "resource_link", "uri": "file:///etc/passwd"},
+    )["text/html"]
+    assert html == (
+        '<div class="tex2jax_ignore mathjax_ignore">'
+        '<div><a href="https://e.example/%22x" target="_blank" rel="noopener noreferrer">&lt;web&gt;</a>'
+        " · text/html</div>"
+        "<div>js (javascript:alert(1))</div><div>file:///etc/passwd</div></div>"
+    )
+
+
+def test_media_over_the_bound_are_named_instead() -> None:
+    big = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(6_000_000)).decode()
+    html = show(image(big), image(big), image(PNG))["text/html"]
+    assert html.count("<img ") == 2
+    assert "[image: image/png, 6,000,008 bytes]" in html
+    assert "image/png" not in show(image(big + big[:4] * 2_000_000))
+
+
+def test_an_error_has_a_red_border_and_says_so_in_plain_text() -> None:
+    shown = show(text("# <b>no"), isError=True)
+    assert shown["text/plain"] == "ToolResult fs.read (error): # <b>no"
+    assert "border:1px solid #d32f2f" in shown["text/html"] and "# &lt;b&gt;no</pre>" in shown["text/html"]
+    assert set(shown) == {"text/plain", "text/html"}
+
+
+def test_warnings_are_shown() -> None:
+    shown = show(structuredContent=[{"a": 1}], schema=b'{"type":"object"}')
+    warning = "the structured content does not fit the output schema: "
+    assert f"\nwarning: {warning}" in shown["text/plain"] and f"<div>⚠ {warning}" in shown["text/html"]
+
+
+def test_a_repr_is_a_few_lines() -> None:
+    result = ToolResult(json.dumps({"content": [text("line\n" * 500)]}).encode(), server="fs", tool="read")
+    assert repr(result) == "ToolResult fs.read:\n" + "line\n" * 10 + "… 2,451 more characters"
