@@ -21,6 +21,8 @@ import importlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.version import __version__
+
 if TYPE_CHECKING:
     from ipymcp import errors
     from ipymcp.errors import (
@@ -52,9 +54,8 @@ if TYPE_CHECKING:
 
     mcp: Mcp
 
-__version__ = "0.1.0"
-
 __all__ = [
+    "__version__",
     "mcp",
     "host",
     "connect",

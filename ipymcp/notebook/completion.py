@@ -32,9 +32,11 @@ _SERVER_WORDS = ("error", "logs", "name", "pid", "protocol_version", "restart", 
 
 def matcher(extension: Extension) -> Callable[[Any], Any]:
     """The matcher to put into IPython's completer (its second API, IPython 8.6)."""
-    from IPython.core.completer import SimpleCompletion, context_matcher
+    from IPython.core import completer
 
-    @context_matcher()
+    api: Any = completer
+
+    @api.context_matcher()
     def ipymcp_matcher(context: Any) -> Any:
         lines = context.full_text.split("\n")[: context.cursor_line + 1]
         lines[-1] = lines[-1][: context.cursor_position]
@@ -46,7 +48,7 @@ def matcher(extension: Extension) -> Callable[[Any], Any]:
             return {"completions": [], "suppress": False}
         partial, words, kind = found
         return {
-            "completions": [SimpleCompletion(text=word, type=kind) for word in words],
+            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words],
             "matched_fragment": partial,
             "suppress": bool(words),
             "ordered": True,

@@ -1,4 +1,4 @@
-"""What changes, told upwards. Subscribers are called where it happens, mostly on the loop thread: they must not block."""
+"""What changes, told upwards. Subscribers are called where it happens, mostly on the loop thread; none may block."""
 
 from __future__ import annotations
 

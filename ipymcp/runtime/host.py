@@ -13,7 +13,6 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ipymcp import __version__
 from ipymcp.errors import UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
@@ -22,6 +21,7 @@ from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.reaper import Reaper, end_all_now
 from ipymcp.runtime.server import ServerSession, Services, State
+from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -14,6 +14,7 @@ from ipymcp.protocol import wire
 from ipymcp.runtime.calls import CallOptions
 from ipymcp.tools.docstring import docstring
 from ipymcp.tools.results import ToolResult
+from ipymcp.tools.sanitize import visible
 from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
@@ -231,7 +232,9 @@ def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> To
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
-        raise ToolError(_first_lines(result.text), result=result, hint="the tool's own message; .result has all of it")
+        raise ToolError(
+            visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"
+        )
     return result
 
 
@@ -256,20 +259,15 @@ def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
 def _specialised(base: type[Any], name: str, signature: inspect.Signature, text: str) -> type[Any]:
     """A subclass whose call has this signature, which is what inspection and jedi read."""
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    bound = base.__call__
+    inherited = base.__call__
 
-    if inspect.iscoroutinefunction(bound):
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return inherited(self, *args, **kwargs)
 
-        async def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:
-            return await bound(self, *args, **kwargs)
+    async def acall(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return await inherited(self, *args, **kwargs)
 
-    else:
-
-        def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:
-            return bound(self, *args, **kwargs)
-
-    __call__.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])  # type: ignore[attr-defined]
-    __call__.__doc__ = text
-    return type(
-        name, (base,), {"__call__": __call__, "__doc__": text, "__module__": "ipymcp", "__signature__": signature}
-    )
+    own: Any = acall if inspect.iscoroutinefunction(inherited) else call
+    own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
+    own.__name__, own.__doc__ = "__call__", text
+    return type(name, (base,), {"__call__": own, "__doc__": text, "__module__": "ipymcp", "__signature__": signature})
