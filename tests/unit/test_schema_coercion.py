@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipymcp.errors import ArgumentError
@@ -239,6 +239,7 @@ def test_text_for_an_argument_nobody_declared_is_json_or_text() -> None:
     assert [schema.read_text("x", text) for text in ("5", "a b")] == [5, "a b"]
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_text_for_a_string_is_always_verbatim(text: str) -> None:
     assert ToolSchema({"properties": {"x": STRING}}, server="s", tool="t").read_text("x", text) == text
@@ -261,11 +262,13 @@ SCHEMAS = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_json_values_pass_unchanged_where_anything_goes(value: Any) -> None:
     assert sent(ANY, value) == value
 
 
+@settings(deadline=None)
 @given(SCHEMAS, JSON)
 def test_whatever_is_sent_fits_the_schema_and_sending_it_again_changes_nothing(schema: Any, value: Any) -> None:
     tool = ToolSchema({"properties": {"x": schema}, "required": ["x"]}, server="s", tool="t")
