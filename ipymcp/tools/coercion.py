@@ -11,7 +11,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from ipymcp.tools.plain import NotJson, plain
+from ipymcp.tools.schema_fit import Fit, fits
 from ipymcp.tools.schema_tree import (
+    ANYTHING,
+    Budget,
     Schema,
     SchemaTree,
     form_kinds,
@@ -27,67 +30,79 @@ __all__ = ["coerce", "read_text", "takes_none"]
 
 _MAX_TRIALS: Final = 2
 _MAX_BRANCHES: Final = 16
+_MAX_LOOKS: Final = 5_000
 _NOT_DECODED: Final = object()
 
 
-def coerce(tree: SchemaTree, value: Any, schema: Any, trials: int = _MAX_TRIALS) -> Any:
+def coerce(tree: SchemaTree, value: Any, schema: Any) -> Any:
     """A JSON value in the form that its schema takes, where one is near.
 
-    Of several alternatives the first that takes the value as it is decides; else the first it can be drawn to.
+    Of several alternatives the first that takes the value as it is decides; else the first it can be drawn to. A schema
+    with so many alternatives that this would take long leaves the value as it is.
 
     Args:
         tree: The schema that the subschema belongs to.
         value: A value from `plain`.
         schema: The subschema.
-        trials: How many nested choices between alternatives may still be tried out.
     """
-    forms = tree.alternatives(schema)
-    if len(forms) == 1:
-        return _towards(tree, value, forms[0], trials)
-    for form in forms:
-        if tree.fits_form(value, form):
-            return _towards(tree, value, form, trials)
-    if trials > 0:
-        for form in forms[:_MAX_BRANCHES]:
-            drawn = _towards(tree, value, form, trials - 1)
-            if tree.fits_form(drawn, form):
-                return drawn
-    return value
-
-
-def _towards(tree: SchemaTree, value: Any, form: Schema, trials: int) -> Any:
-    listed = listed_values(form)
-    if listed is not None:
-        return _member_of(listed, value)
-    kinds = form_kinds(form)
-    if kinds is None:
+    try:
+        return _Drawing(tree).draw(value, schema, _MAX_TRIALS)
+    except RecursionError:
         return value
-    if isinstance(value, str):
-        if "string" in kinds:
-            return value
-        decoded = _decode(value, kinds)
-        if decoded is _NOT_DECODED:
-            return value
-        value = decoded
-    if isinstance(value, float):
-        return int(value) if "integer" in kinds and "number" not in kinds and value.is_integer() else value
-    if isinstance(value, list) and "array" in kinds:
-        item_of = item_schemas(form)
-        return [coerce(tree, item, item_of(at), trials) for at, item in enumerate(cast("list[Any]", value))]
-    if isinstance(value, dict) and "object" in kinds:
-        return _members(tree, cast("Schema", value), form, trials)
-    return value
 
 
-def _members(tree: SchemaTree, value: Schema, form: Schema, trials: int) -> Schema:
-    known = properties(form)
-    extra = form.get("additionalProperties", True)
-    required = required_names(form)
-    return {
-        name: coerce(tree, item, known.get(name, extra), trials)
-        for name, item in value.items()
-        if item is not None or name in required or name not in known or takes_none(tree, known[name])
-    }
+class _Drawing:
+    """The work on one argument, with one budget for all of it."""
+
+    def __init__(self, tree: SchemaTree) -> None:
+        self.tree = tree
+        self.fit = Fit(tree, Budget(_MAX_LOOKS))
+
+    def draw(self, value: Any, schema: Any, trials: int) -> Any:
+        """Towards the schema; `trials` nested choices between alternatives may still be tried out."""
+        if type(value) in self.tree.settled(schema):
+            return value
+        forms = self.tree.alternatives(schema)
+        if len(forms) == 1:
+            return self._towards(value, forms[0], trials)
+        for form in forms:
+            if self.fit.fits_form(value, form):
+                return self._towards(value, form, trials)
+        if trials > 0:
+            for form in forms[:_MAX_BRANCHES]:
+                drawn = self._towards(value, form, trials - 1)
+                if self.fit.fits_form(drawn, form):
+                    return drawn
+        return value
+
+    def _towards(self, value: Any, form: Schema, trials: int) -> Any:
+        listed = listed_values(form)
+        if listed is not None:
+            return _member_of(listed, value)
+        kinds = form_kinds(form)
+        if kinds is None:
+            return value
+        if isinstance(value, str) and "string" not in kinds:
+            decoded = _decode(value, kinds)
+            value = value if decoded is _NOT_DECODED else decoded
+        if isinstance(value, float):
+            return int(value) if "integer" in kinds and "number" not in kinds and value.is_integer() else value
+        if isinstance(value, list) and "array" in kinds:
+            item_of = item_schemas(form)
+            return [self.draw(item, item_of(at), trials) for at, item in enumerate(cast("list[Any]", value))]
+        if isinstance(value, dict) and "object" in kinds:
+            return self._members(cast("Schema", value), form, trials)
+        return cast("Any", value)
+
+    def _members(self, value: Schema, form: Schema, trials: int) -> Schema:
+        known = properties(form)
+        extra = form.get("additionalProperties", ANYTHING)
+        required = required_names(form)
+        return {
+            name: self.draw(item, known.get(name, extra), trials)
+            for name, item in value.items()
+            if item is not None or name in required or name not in known or takes_none(self.tree, known[name])
+        }
 
 
 def takes_none(tree: SchemaTree, schema: Any) -> bool:
@@ -119,7 +134,7 @@ def _decode(text: str, kinds: frozenset[str]) -> Any:
 def _json(text: str) -> Any:
     try:
         return plain(msgspec.json.decode(text), ())
-    except (ValueError, RecursionError, NotJson):
+    except (msgspec.DecodeError, ValueError, RecursionError, NotJson):
         return _NOT_DECODED
 
 
@@ -137,11 +152,13 @@ def read_text(tree: SchemaTree, text: str, schema: Any) -> Any:
     if kinds is None:
         decoded = _json(text)
         return text if decoded is _NOT_DECODED else coerce(tree, decoded, schema)
-    if tree.fits(text, schema):
+    if fits(tree, text, schema):
         bracketed = text.lstrip()[:1] in ("[", "{") and not kinds.isdisjoint(("array", "object"))
         decoded = _json(text) if bracketed else _NOT_DECODED
-        return text if decoded is _NOT_DECODED or not tree.fits(decoded, schema) else decoded
+        return text if decoded is _NOT_DECODED or not fits(tree, decoded, schema) else decoded
     drawn = coerce(tree, text, schema)
+    if drawn is text and isinstance(quoted := _json(text), str):
+        drawn = coerce(tree, quoted, schema)
     if drawn is text and set(kinds) - {"null"} == {"array"}:
         return _lone_item(tree, text, schema)
     return drawn
@@ -156,5 +173,5 @@ def _lone_item(tree: SchemaTree, text: str, schema: Any) -> Any:
         if kinds and "array" in kinds:
             item_schema = item_schemas(form)(0)
             item = read_text(tree, text, item_schema)
-            return [item] if tree.fits(item, item_schema) else text
+            return [item] if fits(tree, item, item_schema) else text
     return text

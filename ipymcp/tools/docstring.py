@@ -84,7 +84,7 @@ def _arguments(parameters: Sequence[Parameter]) -> str:
 
 def _argument(parameter: Parameter) -> str:
     words = [printable(parameter.description)[:_MAX_TEXT]]
-    if parameter.enum:
+    if parameter.enum and "Literal[" not in parameter.annotation:
         words.append(f"One of {printable(listing(parameter.enum))}.")
     if not parameter.required and parameter.default is not None:
         words.append(f"Default: {printable(shortened(repr(parameter.default), 60))}.")

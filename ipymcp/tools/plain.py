@@ -65,7 +65,7 @@ def plain(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) -> A
     Raises:
         NotJson: JSON has no such value.
     """
-    kind: type = type(value)
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return _text(value, path)
     if value is None or kind is bool or kind is int:
@@ -98,7 +98,15 @@ def _number(value: float, path: tuple[str | int, ...]) -> float:
 
 
 def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:
-    return [plain(item, (*path, at), depth - 1) for at, item in enumerate(value)]
+    # Most items are scalars, and there may be a million: their paths are not worth making.
+    return [item if _is_plain(item) else plain(item, (*path, at), depth - 1) for at, item in enumerate(value)]
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is str:
+        return value.isascii()
+    return kind is int or value is None or kind is bool or (kind is float and math.isfinite(value))
 
 
 def _members(value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int) -> dict[str, Any]:

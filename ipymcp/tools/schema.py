@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Parameter", "ToolSchema"]
 
-_PYTHON_TYPES: Final = {"string": (str,), "integer": (int,), "number": (int,), "boolean": (bool,)}
 _MAX_SIGNATURE: Final = 200
 
 
@@ -185,7 +184,7 @@ class ToolSchema:
         name = slot.name
         if name in arguments:
             raise self._error(Complaint((name,), "is given twice", "give it once, by position or by name"))
-        kind: type = type(value)
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in slot.ready and (kind is not str or value.isascii()):
             arguments[name] = value
         elif value is not None or not slot.drops_none:
@@ -232,12 +231,10 @@ class ToolSchema:
 
 
 def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
-    kinds = tree.kinds(parameter.schema) or ()
-    ready = frozenset(each for kind in kinds for each in _PYTHON_TYPES.get(kind, ()))
     return _Slot(
         name=parameter.name,
         schema=parameter.schema,
-        ready=ready,
+        ready=tree.settled(parameter.schema) - {type(None)},
         drops_none=not parameter.required and not takes_none(tree, parameter.schema),
     )
 
@@ -246,6 +243,6 @@ def _read(source: Any) -> Schema:
     if not isinstance(source, Mapping):
         try:
             source = loads(cast("bytes | Raw", source))
-        except ValueError:
+        except (TypeError, ValueError, RecursionError):
             return {}
     return dict(cast("Mapping[str, Any]", source)) if isinstance(source, Mapping) else {}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANYTHING",
+    "Budget",
     "KINDS",
     "Schema",
     "SchemaTree",
@@ -40,6 +41,13 @@ KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "nu
 _MAX_ALTERNATIVES: Final = 32
 _MAX_REFERENCES: Final = 16
 _MAX_STEPS: Final = 400
+_SETTLED: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
 _BRANCHES: Final = ("anyOf", "oneOf")
 
 
@@ -69,13 +77,14 @@ def json_equal(one: Any, other: Any) -> bool:
     return one == other and (isinstance(one, bool) == isinstance(other, bool))
 
 
-class _Budget:
-    """So many steps and no more."""
+class Budget:
+    """So many steps and no more: `RecursionError` at the one too many."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
     def spend(self) -> None:
+        """Take one step."""
         self.left -= 1
         if self.left < 0:
             raise RecursionError("the schema branches too often")
@@ -92,6 +101,7 @@ class SchemaTree:
         self.root: Schema = dict(root)
         # By identity. The schema is kept beside the answer so that its id is never given to another.
         self._alternatives: dict[int, tuple[Any, tuple[Schema, ...]]] = {}
+        self._settled: dict[int, tuple[Any, frozenset[type]]] = {}
         self._kinds: dict[int, tuple[Any, frozenset[str] | None]] = {}
 
     def pointer(self, reference: str) -> Any:
@@ -123,7 +133,7 @@ class SchemaTree:
         known = self._alternatives.get(id(schema))
         if known is None:
             try:
-                found = tuple(self._spell_out(schema, _Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
+                found = tuple(self._spell_out(schema, Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
             except (LookupError, RecursionError):
                 found = (ANYTHING,)
             if len(found) > _MAX_ALTERNATIVES:
@@ -131,7 +141,7 @@ class SchemaTree:
             known = self._alternatives[id(schema)] = (schema, found)
         return known[1]
 
-    def _spell_out(self, schema: Any, budget: _Budget, left: int) -> list[Schema]:
+    def _spell_out(self, schema: Any, budget: Budget, left: int) -> list[Schema]:
         budget.spend()
         if not isinstance(schema, dict):
             return [{"not": {}} if schema is False else ANYTHING]
@@ -162,6 +172,16 @@ class SchemaTree:
             known = self._kinds[id(schema)] = (schema, kinds)
         return known[1]
 
+    def settled(self, schema: Any) -> frozenset[type]:
+        """The Python types of scalars that this schema takes as they are, so that nobody need look closer."""
+        known = self._settled.get(id(schema))
+        if known is None:
+            kinds = self.kinds(schema) or ()
+            listed = any(listed_values(form) is not None for form in self.alternatives(schema))
+            types = frozenset(each for kind in kinds for each in _SETTLED.get(kind, ()))
+            known = self._settled[id(schema)] = (schema, frozenset() if listed else types)
+        return known[1]
+
     def members(self) -> Schema:
         """The declared members of the root in all its forms, by their exact names."""
         found: Schema = {}
@@ -180,59 +200,6 @@ class SchemaTree:
                 return ()
             found += [value for value in listed if value is not None and value not in found]
         return tuple(found)
-
-    def fits(self, value: Any, schema: Any) -> bool:
-        """Whether a JSON value has one of the schema's forms, as far as types, values and member names tell.
-
-        Quick and bounded: it chooses between alternatives, the validator judges. Beyond the bound everything fits.
-        """
-        try:
-            return _Fit(self).fits(value, schema)
-        except RecursionError:
-            return True
-
-    def fits_form(self, value: Any, form: Schema) -> bool:
-        """The same for one of the `alternatives`."""
-        try:
-            return _Fit(self).fits_form(value, form)
-        except RecursionError:
-            return True
-
-
-class _Fit:
-    """One look at one value, with a budget of steps."""
-
-    def __init__(self, tree: SchemaTree) -> None:
-        self.tree = tree
-        self.budget = _Budget(_MAX_STEPS)
-
-    def fits(self, value: Any, schema: Any) -> bool:
-        return any(self.fits_form(value, form) for form in self.tree.alternatives(schema))
-
-    def fits_form(self, value: Any, form: Schema) -> bool:
-        self.budget.spend()
-        if form.get("not") == {}:
-            return False
-        listed = listed_values(form)
-        if listed is not None:
-            return any(json_equal(value, each) for each in listed)
-        kinds = form_kinds(form)
-        if kinds is not None and not is_kind(value, kinds):
-            return False
-        if isinstance(value, list):
-            item_of = item_schemas(form)
-            return all(self.fits(item, item_of(at)) for at, item in enumerate(cast("list[Any]", value)[:50]))
-        if isinstance(value, dict):
-            return self._members_fit(cast("Schema", value), form)
-        return True
-
-    def _members_fit(self, value: Schema, form: Schema) -> bool:
-        known = properties(form)
-        if any(name not in value for name in required_names(form)):
-            return False
-        if form.get("additionalProperties") is False and "patternProperties" not in form and value.keys() - known:
-            return False
-        return all(self.fits(value[name], known[name]) for name in value.keys() & known)
 
 
 def form_kinds(form: Schema) -> frozenset[str] | None:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["stub"]
 
 _MAX_MEMBERS: Final = 40
-_MAX_TYPED_DICTS: Final = 200
+_MAX_TYPED_DICTS: Final = 50
+_TYPING: Final = ("Any", "Literal", "NotRequired", "Self", "TypedDict")
 _HEADER: Final = '''\
 """The tools of this notebook's MCP servers, written by `%mcp stubs`."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NotRequired, Required, Self, TypedDict
+from typing import {typing}
 
 from ipymcp import Call, ToolResult
 '''
@@ -42,7 +43,7 @@ def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
             description and its schema.
     """
     names = _Names()
-    blocks = [_HEADER]
+    blocks: list[str] = []
     classes: dict[str, str] = {}
     for server, tools in servers.items():
         members: dict[str, str] = {}
@@ -54,7 +55,9 @@ def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
         blocks.append(_holder(classes[server], members))
     servers_class = names.new("servers")
     blocks += [_holder(servers_class, classes), f"mcp: {servers_class}"]
-    return "\n\n".join(blocks) + "\n"
+    body = "\n\n".join(blocks) + "\n"
+    used = ", ".join(name for name in _TYPING if re.search(rf"\b{name}\b", body))
+    return "\n".join([_HEADER.format(typing=used or "Any"), body])
 
 
 class _Names:
@@ -152,7 +155,9 @@ class _TypedDicts:
         self._known[id(members)] = (members, name)
         required = set(required_names(form))
         fields = [
-            f"    {member!r}: {'Required' if member in required else 'NotRequired'}[{self._kind(part)}],"
+            f"    {member!r}: {self._kind(part)},"
+            if member in required
+            else f"    {member!r}: NotRequired[{self._kind(part)}],"
             for member, part in members.items()
         ]
         self.blocks.append("\n".join([f"{name} = TypedDict({name!r}, {{", *fields, "})"]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+from ipymcp.tools.schema_cost import SchemaCost
 from ipymcp.tools.schema_tree import Schema, SchemaTree
 
 if TYPE_CHECKING:
@@ -21,19 +22,19 @@ __all__ = ["Validator"]
 
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 100
-_MAX_PATHS: Final = 2_000
 _MAX_MENDED: Final = 500
 _MAX_ERRORS: Final = 8
 _NOT_JUDGED: Final = ("BacktrackLimitExceeded", "RegexEngineFailure", "Referencing")
 """Errors that say that the validator gave up, not that the value is wrong."""
 _LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
+_DRAFT_4: Final = "http://json-schema.org/draft-04/schema#"
 _DIALECTS: Final = {
     "https://json-schema.org/draft/2020-12/schema": _LATEST,
     "https://json-schema.org/draft/2019-09/schema": "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema": _DRAFT_7,
     "http://json-schema.org/draft-06/schema": "http://json-schema.org/draft-06/schema#",
-    "http://json-schema.org/draft-04/schema": "http://json-schema.org/draft-04/schema#",
+    "http://json-schema.org/draft-04/schema": _DRAFT_4,
     # Often written for "whatever is current".
     "http://json-schema.org/schema": _LATEST,
 }
@@ -42,12 +43,6 @@ _NAMED: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
 _CUT_ALWAYS: Final = frozenset({"$schema", "$id", "$dynamicRef", "$recursiveRef"})
-_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
-_IN_PLACE_ONE: Final = ("not", "if", "then", "else")
-
-
-class _TooMuch(Exception):
-    """The schema is larger, deeper or more branching than is worth the user's time."""
 
 
 class Validator:
@@ -58,11 +53,11 @@ class Validator:
     """
 
     def __init__(self, tree: SchemaTree) -> None:
-        self._compiled = _compiled(tree)
+        self._compiled, self._cost = _compiled(tree)
 
     def accepts(self, arguments: Schema) -> bool:
         """Whether these JSON arguments are valid; True where the schema cannot say."""
-        if self._compiled is None:
+        if self._compiled is None or self._cost is None or not self._cost.affords(arguments):
             return True
         try:
             return self._compiled.is_valid(arguments)
@@ -80,21 +75,24 @@ class Validator:
         return [error for error, _ in found if not type(error.kind).__name__.endswith(_NOT_JUDGED)]
 
 
-def _compiled(tree: SchemaTree) -> jsonschema_rs.Validator | None:
+def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
     declared = tree.root.get("$schema", _LATEST)
     dialect = _DIALECTS.get(declared.rstrip("#")) if isinstance(declared, str) else None
     if dialect is None:
-        return None
+        return None, None
     try:
         schema = _Cutter(tree).cut(tree.root)
-        _refuse_explosion(tree, schema)
-    except (_TooMuch, RecursionError):
-        return None
-    for candidate in dict.fromkeys((dialect, _DRAFT_7)):
+        cost = SchemaCost(schema)
+    except RecursionError:
+        return None, None
+    # Older spellings are common where no dialect is named.
+    for candidate in dict.fromkeys((dialect, _DRAFT_7, _DRAFT_4)):
         validator = _compile({**schema, "$schema": candidate})
         if validator is not None:
-            return validator
-    return _compile({**_without_broken_parts(schema), "$schema": dialect})
+            return validator, cost
+    mended = {**_without_broken_parts(schema), "$schema": dialect}
+    alone = _Cutter(tree, keep_references=False).cut(mended)
+    return _compile(mended) or _compile({**alone, "$schema": dialect}), cost
 
 
 def _compile(schema: Schema) -> jsonschema_rs.Validator | None:
@@ -149,7 +147,7 @@ class _Cutter:
     def _value(self, key: str, value: Any, depth: int) -> Any:
         self.left -= 1
         if self.left < 0 or depth < 0:
-            raise _TooMuch
+            raise RecursionError("the schema is too large")
         if isinstance(value, dict):
             members = cast("Schema", value)
             if key not in _NAMED:
@@ -168,51 +166,3 @@ class _Cutter:
             return isinstance(self.tree.pointer(value), dict | bool)
         except LookupError:
             return False
-
-
-def _refuse_explosion(tree: SchemaTree, schema: Schema) -> None:
-    """Refuse a schema that asks one and the same value thousands of questions, or the same question for ever."""
-    known: dict[int, int] = {}
-
-    def paths(part: Any) -> int:
-        if not isinstance(part, dict):
-            return 1
-        count = known.get(id(cast("Schema", part)))
-        if count == 0:
-            raise _TooMuch  # a circle that never goes down into the value
-        if count is not None:
-            return count
-        own = cast("Schema", part)
-        known[id(own)] = 0
-        total = 1
-        reference = own.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#"):
-            total += paths(_target(pointers, reference))
-        for keyword in _IN_PLACE:
-            branches = own.get(keyword)
-            if isinstance(branches, list):
-                total += sum(paths(branch) for branch in cast("list[Any]", branches))
-        total += sum(paths(own[keyword]) for keyword in _IN_PLACE_ONE if keyword in own)
-        if total > _MAX_PATHS:
-            raise _TooMuch
-        known[id(own)] = total
-        return total
-
-    def walk(part: Any) -> None:
-        if isinstance(part, dict):
-            paths(cast("Schema", part))
-            for value in cast("Schema", part).values():
-                walk(value)
-        elif isinstance(part, list):
-            for value in cast("list[Any]", part):
-                walk(value)
-
-    pointers = SchemaTree(schema)
-    walk(pointers.root)
-
-
-def _target(tree: SchemaTree, reference: str) -> Any:
-    try:
-        return tree.pointer(reference)
-    except LookupError:
-        return None

@@ -1,0 +1,280 @@
+"""Python values on their way to JSON and to the schema."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import math
+import uuid
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipymcp.errors import ArgumentError
+from ipymcp.tools.schema import ToolSchema
+
+INTEGER = {"type": "integer"}
+NUMBER = {"type": "number"}
+STRING = {"type": "string"}
+BOOLEAN = {"type": "boolean"}
+ANY: dict[str, Any] = {}
+
+
+class Mode(enum.Enum):
+    FAST = "fast"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@dataclass
+class Point:
+    x: float
+    label: str | None = None
+
+
+class Model:
+    """What a pydantic model looks like from outside."""
+
+    def model_dump(self, *, by_alias: bool) -> dict[str, Any]:
+        return {"from" if by_alias else "from_": Path("a")}
+
+
+def sent(schema: Any, value: Any) -> Any:
+    return ToolSchema({"properties": {"x": schema}}, server="s", tool="t").bind((), {"x": value})["x"]
+
+
+def refused(schema: Any, value: Any) -> ArgumentError:
+    with pytest.raises(ArgumentError) as caught:
+        sent(schema, value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        (INTEGER, "5", 5),
+        (INTEGER, 5.0, 5),
+        (INTEGER, "5.0", 5),
+        ({"anyOf": [INTEGER, {"type": "null"}]}, "5", 5),
+        ({"anyOf": [INTEGER, {"type": "null"}]}, "null", None),
+        (NUMBER, "1.5", 1.5),
+        (NUMBER, 5, 5),
+        (NUMBER, 5.0, 5.0),
+        (BOOLEAN, "true", True),
+        (BOOLEAN, "False", False),
+        ({"anyOf": [INTEGER, STRING]}, "5", "5"),
+        ({"type": ["integer", "string"]}, "5", "5"),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"enum": [1, 2]}, 2.0, 2),
+        ({"enum": ["1", "2"]}, "2", "2"),
+        ({"type": "array", "items": INTEGER}, ["1", 2.0], [1, 2]),
+        ({"type": "array", "items": INTEGER}, "[1, 2]", [1, 2]),
+        ({"type": "array", "prefixItems": [INTEGER], "items": STRING}, ["1", "2"], [1, "2"]),
+        ({"anyOf": [{"type": "array", "items": INTEGER}, {"type": "array", "items": STRING}]}, ["1"], ["1"]),
+        ({"anyOf": [{"type": "array", "items": INTEGER}, {"type": "object"}]}, ["1"], [1]),
+        ({"type": "object"}, '{"a": "1"}', {"a": "1"}),
+        ({"type": "object", "properties": {"a": INTEGER}}, '{"a": "1"}', {"a": 1}),
+        ({"type": "object", "additionalProperties": INTEGER}, {"a": "1"}, {"a": 1}),
+        ({"properties": {"a": INTEGER, "b": {"type": ["string", "null"]}}}, {"a": None, "b": None}, {"b": None}),
+    ],
+)
+def test_values_are_drawn_towards_the_schema(schema: Any, value: Any, expected: Any) -> None:
+    found = sent(schema, value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        (INTEGER, np.int64(5), 5),
+        (INTEGER, np.float64(5), 5),
+        (BOOLEAN, np.bool_(True), True),
+        (STRING, np.str_("a"), "a"),
+        (ANY, np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (ANY, np.array(5), 5),
+        (ANY, np.datetime64("2026-01-02T03:04:05.000000006"), "2026-01-02T03:04:05.000000006"),
+        (ANY, np.array(["2026-01-02"], dtype="datetime64[D]"), ["2026-01-02"]),
+        (ANY, pd.Series([1, 2]), [1, 2]),
+        (ANY, pd.Index(["a"]), ["a"]),
+        (STRING, pd.Timestamp("2026-01-02"), "2026-01-02T00:00:00"),
+        (ANY, pd.Series(pd.to_datetime(["2026-01-02"])), ["2026-01-02T00:00:00"]),
+        (ANY, pl.Series([1, 2]), [1, 2]),
+        (STRING, datetime.date(2026, 1, 2), "2026-01-02"),
+        (STRING, datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), "2026-01-02T00:00:00+00:00"),
+        (STRING, Path("a/b"), str(Path("a/b"))),
+        (STRING, uuid.UUID(int=0), "00000000-0000-0000-0000-000000000000"),
+        (STRING, Mode.FAST, "fast"),
+        (INTEGER, Level.LOW, 1),
+        (NUMBER, Decimal("1.5"), 1.5),
+        (INTEGER, Decimal("2"), 2),
+        (ANY, (1, (2,)), [1, [2]]),
+        (ANY, range(2), [0, 1]),
+        (ANY, {"a": 1}.keys(), ["a"]),
+        (ANY, namedtuple("Pair", "a b")(1, 2), [1, 2]),
+        (ANY, OrderedDict(a=1), {"a": 1}),
+        (ANY, {Mode.FAST: 1}, {"fast": 1}),
+        ({"properties": {"x": NUMBER, "label": STRING}}, Point(1.5), {"x": 1.5}),
+        (ANY, Point(1.5), {"x": 1.5, "label": None}),
+        (ANY, Model(), {"from": "a"}),
+        (ANY, 2**70, 2**70),
+    ],
+)
+def test_what_a_notebook_holds_becomes_json(schema: Any, value: Any, expected: Any) -> None:
+    found = sent(schema, value)
+    assert found == expected
+    assert type(found) is type(expected)
+    assert msgspec.json.decode(msgspec.json.encode(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "hint"),
+    [
+        (math.nan, "x: is nan, which JSON cannot say", "leave it out, or give a number or None"),
+        ([1, -math.inf], "x[1]: is -inf, which JSON cannot say", "leave it out, or give a number or None"),
+        (Decimal("NaN"), "x: is nan, which JSON cannot say", "leave it out, or give a number or None"),
+        (b"a", "x: is of type bytes, which JSON lacks", "give text: .decode(), or base64.b64encode(…).decode()"),
+        ({1, 2}, "x: is of type set, which JSON lacks", "give a list, such as sorted(…)"),
+        (
+            {"a": [1j]},
+            "x.a[0]: is of type complex, which JSON lacks",
+            "give text, numbers, booleans, None, lists or dicts of them",
+        ),
+        ({"a": {2: 1}}, "x.a: has the key 2; JSON's keys are text", "make it text: str(key)"),
+        (
+            "a\ud800",
+            "x: holds half a character (a lone surrogate, '\\ud800'), which cannot be sent",
+            "mend it: text.encode('utf-8', 'replace').decode()",
+        ),
+        (pd.NaT, "x: is NaT, a missing value", "give None, or leave it out"),
+        (
+            pd.DataFrame({"a": [1]}),
+            "x: is of type DataFrame, which JSON lacks",
+            "give its rows: .to_dict('records') in pandas, .to_dicts() in polars",
+        ),
+        (datetime.timedelta(1), "x: is of type timedelta, which JSON lacks", "give seconds: .total_seconds()"),
+        (
+            np.timedelta64(1, "ns"),
+            "x: is of type timedelta64, which JSON lacks",
+            "give text, numbers, booleans, None, lists or dicts of them",
+        ),
+    ],
+)
+def test_what_json_cannot_say_is_refused_by_place(value: Any, message: str, hint: str) -> None:
+    error = refused(ANY, value)
+    assert (error.message, error.hint, error.argument) == (message, hint, "x")
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    assert "is nested more than 100 levels deep" in refused(ANY, ring).message
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [(INTEGER, True), (INTEGER, 5.5), (BOOLEAN, 1), (STRING, 5), (INTEGER, "abc"), (NUMBER, "NaN"), (STRING, None)],
+)
+def test_what_is_not_near_is_not_guessed(schema: Any, value: Any) -> None:
+    with pytest.raises(ArgumentError):
+        ToolSchema({"properties": {"x": schema}, "required": ["x"]}, server="s", tool="t").bind((value,), {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "expected"),
+    [
+        (STRING, "1.10", "1.10"),
+        (STRING, "02139", "02139"),
+        (STRING, "true", "true"),
+        (STRING, "[1]", "[1]"),
+        ({"type": ["string", "integer"]}, "5", "5"),
+        ({"type": ["string", "null"]}, "null", "null"),
+        ({"anyOf": [{"type": "null"}, STRING]}, "null", "null"),
+        ({"anyOf": [{"const": "auto"}, INTEGER]}, "5", 5),
+        ({"anyOf": [{"const": "auto"}, INTEGER]}, "auto", "auto"),
+        ({"anyOf": [STRING, {"type": "array", "items": STRING}]}, '["a"]', ["a"]),
+        ({"anyOf": [STRING, {"type": "array", "items": INTEGER}]}, '["a"]', '["a"]'),
+        ({"anyOf": [STRING, {"type": "object"}]}, '{"a": 1}', {"a": 1}),
+        (INTEGER, "5", 5),
+        (INTEGER, '"5"', 5),
+        (INTEGER, "five", "five"),
+        (NUMBER, "1e3", 1000.0),
+        (BOOLEAN, "True", True),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"enum": ["1", "2"]}, "2", "2"),
+        ({"type": "array", "items": STRING}, '["a", "b"]', ["a", "b"]),
+        ({"type": "array", "items": STRING}, "a", ["a"]),
+        ({"type": "array", "items": STRING}, "5", ["5"]),
+        ({"type": "array", "items": STRING}, "a,b", "a,b"),
+        ({"type": "array", "items": INTEGER}, "5", [5]),
+        ({"type": "array", "items": INTEGER}, "x", "x"),
+        ({"type": "array", "items": {"type": "object"}}, '{"a": 1}', [{"a": 1}]),
+        ({"type": ["array", "null"], "items": STRING}, "a", ["a"]),
+        ({"type": "object"}, '{"a": 1}', {"a": 1}),
+        (ANY, "1.10", 1.1),
+        (ANY, "plain words", "plain words"),
+        (ANY, "NaN", "NaN"),
+    ],
+)
+def test_typed_text_is_read_by_the_schema(schema: Any, text: str, expected: Any) -> None:
+    found = ToolSchema({"properties": {"x-y": schema}}, server="s", tool="t").read_text("x_y", text)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_text_for_an_argument_nobody_declared_is_json_or_text() -> None:
+    schema = ToolSchema({}, server="s", tool="t")
+    assert [schema.read_text("x", text) for text in ("5", "a b")] == [5, "a b"]
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_text_for_a_string_is_always_verbatim(text: str) -> None:
+    assert ToolSchema({"properties": {"x": STRING}}, server="s", tool="t").read_text("x", text) == text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+SCHEMAS = st.recursive(
+    st.sampled_from([{"type": kind} for kind in ("string", "integer", "number", "boolean", "null", "array", "object")])
+    | st.lists(JSON, min_size=1, max_size=3).map(lambda values: {"enum": values}),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3).map(lambda forms: {"anyOf": forms})
+        | inner.map(lambda items: {"type": "array", "items": items})
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3).map(lambda parts: {"properties": parts})
+    ),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_json_values_pass_unchanged_where_anything_goes(value: Any) -> None:
+    assert sent(ANY, value) == value
+
+
+@settings(deadline=None)
+@given(SCHEMAS, JSON)
+def test_whatever_is_sent_fits_the_schema_and_sending_it_again_changes_nothing(schema: Any, value: Any) -> None:
+    tool = ToolSchema({"properties": {"x": schema}, "required": ["x"]}, server="s", tool="t")
+    try:
+        first = tool.bind((value,), {})
+    except ArgumentError:
+        return
+    assert tool.bind((), first) == first
+    assert msgspec.json.decode(msgspec.json.encode(first)) == first
