@@ -54,6 +54,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer calls")
     parser.add_argument("--write", action="store_true", help="keep it in results.json and RESULTS.md")
     options = parser.parse_args()
+    if options.write and (options.only or options.quick):
+        parser.error("--write keeps whole runs only: without --only and --quick")
     options.rounds = options.rounds or (3 if options.quick else 9)
     return options
 

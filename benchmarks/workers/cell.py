@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import statistics
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.workers.harness import Sample, Stopwatch, expect, forget_peak, resident_mb
+from benchmarks.workers.harness import ECHO, Sample, Stopwatch, expect, forget_peak, resident_mb
+from benchmarks.workers.ours import Stall
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
 HEAVY = ("httpx", "ipywidgets", "jsonschema_rs", "cryptography", "sqlite3")
@@ -27,6 +33,29 @@ def load_extension(shell: Any) -> Sample:
     expect("ipymcp" in shell.extension_manager.loaded, "ipymcp is no extension")
     heavy = [name for name in HEAVY if name in sys.modules and name not in before]
     return {**watch.per(1), "mb": grown, "heavy": len(heavy), "note": ", ".join(heavy)}
+
+
+def load_servers(shell: Any, before: list[asyncio.AbstractEventLoop], count: int, command: Sequence[str]) -> Sample:
+    """Many servers by one `%mcp load FILE`; `before` are the loops that are not ipymcp's."""
+    shell.run_line_magic("load_ext", "ipymcp")
+    shell.run_line_magic("mcp", f"load warm -- {' '.join(command)};")
+    names = [f"server{number}" for number in range(count)]
+    definitions = {name: {"command": command[0], "args": command[1:]} for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": definitions}), encoding="utf-8")
+        base = forget_peak()
+        stall = Stall(before)
+        stall.start()
+        with Stopwatch() as watch:
+            shell.run_line_magic("mcp", f"load {config};")
+        longest = stall.stop()
+    gc.collect()
+    grown = resident_mb() - base
+    from ipymcp import mcp
+
+    expect(all(mcp[name].echo(ECHO).text == ECHO for name in names), "echo")
+    return {**watch.per(1), "stall_ms": longest, "mb": grown / count}
 
 
 def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:

@@ -10,7 +10,7 @@ A worker is one process for one contender. The driver writes a command a line, t
     catalog N COMMAND ARG…        one server with N tools
     quit
 
-Nothing but the standard library is imported here, and nothing an asyncio program would not have: a fresh process to its
+The kernel's worker has `load_ext` besides. Nothing but the standard library is imported here, and nothing an asyncio program would not have: a fresh process to its
 first result is one of the things measured.
 """
 

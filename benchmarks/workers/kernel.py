@@ -25,6 +25,10 @@ ours = Ours()
 """
 
 
+class CellError(RuntimeError):
+    """What a cell raised."""
+
+
 class Kernel:
     def __init__(self) -> None:
         self._manager, self._client = start_new_kernel(startup_timeout=PATIENCE, kernel_name="python3")
@@ -34,7 +38,7 @@ class Kernel:
         request = self._client.execute(code, store_history=False, user_expressions={"answer": "answer"})
         content = self._reply_to(request)
         if content["status"] != "ok":
-            raise RuntimeError(f"{content.get('ename')}: {content.get('evalue')}")
+            raise CellError(f"{content.get('ename')}: {content.get('evalue')}")
         found = content["user_expressions"]["answer"]
         return json.loads(ast.literal_eval(found["data"]["text/plain"])) if found["status"] == "ok" else None
 
@@ -67,6 +71,9 @@ def run(kernel: Kernel, line: str) -> Sample:
         tabs = [statistics.median(kernel.tab(line) for _ in range(7)) for line in TAB_LINES]
         inside = kernel.cell("answer = json.dumps(cell.tab_inside(get_ipython()))")
         return {**sample, "tab_ms": max(tabs), **inside}
+    if word == "servers":
+        load = f"cell.load_servers(get_ipython(), ours.before, {int(arguments[0])}, {arguments[1:]!r})"
+        return kernel.cell(f"answer = json.dumps({load})")
     if word == "concurrent":
         return kernel.cell(f"answer = json.dumps(await ours.run_async({line!r}))")
     return kernel.cell(f"answer = json.dumps(ours.run({line!r}))")
@@ -81,6 +88,8 @@ def main() -> None:
             while (line := sys.stdin.readline().strip()) not in ("", "quit"):
                 try:
                     reply(run(kernel, line))
+                except CellError as error:
+                    reply({"error": str(error)})
                 except Exception as error:
                     reply({"error": f"{type(error).__name__}: {error}"})
         finally:

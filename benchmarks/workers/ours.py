@@ -21,7 +21,6 @@ from benchmarks.workers.harness import (
     forget_peak,
     payload_sample,
     reply,
-    resident_mb,
 )
 
 
@@ -49,7 +48,7 @@ class Ours:
     """The measurements of harness.Worker, for a client that is called and not awaited."""
 
     def __init__(self) -> None:
-        self._before = running_loops()
+        self.before = running_loops()
         self._stack = ExitStack()
         self._mcp: Any = None
 
@@ -57,25 +56,22 @@ class Ours:
         word, *arguments = line.split()
         if word == "connect":
             with Stopwatch() as watch:
-                self._mcp = self._open({"light": arguments[1:]})
+                self._mcp = self._open(arguments[1:])
             return watch.per(1)
         if word == "seq":
             return self.sequential(int(arguments[0]))
         if word == "payload":
             return self.payload(int(arguments[0]), arguments[1])
-        if word == "servers":
-            return self.servers(int(arguments[0]), arguments[1:])
         raise ValueError(f"unknown command {line!r}")
 
     async def run_async(self, line: str) -> Sample:
         _, count, at_once = line.split()
         return await self.concurrent(int(count), int(at_once))
 
-    def _open(self, servers: dict[str, list[str]]) -> Any:
+    def _open(self, command: list[str]) -> Any:
         import ipymcp
 
-        definitions = {name: {"command": line[0], "args": line[1:]} for name, line in servers.items()}
-        return self._stack.enter_context(ipymcp.connect(definitions))
+        return self._stack.enter_context(ipymcp.connect({"light": {"command": command[0], "args": command[1:]}}))
 
     def sequential(self, count: int) -> Sample:
         mcp = self._mcp
@@ -94,7 +90,7 @@ class Ours:
         return {**watch.per(count), "calls_per_s": count / watch.wall}
 
     def payload(self, megabytes: int, kind: str) -> Sample:
-        stall = Stall(self._before)
+        stall = Stall(self.before)
         base = forget_peak()
         stall.start()
         with Stopwatch() as watch:
@@ -105,16 +101,6 @@ class Ours:
         longest = stall.stop()
         check_payload(value, megabytes, kind)
         return payload_sample(watch, megabytes, base, longest)
-
-    def servers(self, count: int, command: list[str]) -> Sample:
-        stall = Stall(self._before)
-        base = forget_peak()
-        stall.start()
-        with Stopwatch() as watch:
-            self._open({f"server{number}": command for number in range(count)})
-        longest = stall.stop()
-        gc.collect()
-        return {**watch.per(1), "stall_ms": longest, "mb": (resident_mb() - base) / count}
 
     def close(self) -> None:
         self._stack.close()
