@@ -10,8 +10,8 @@ A worker is one process for one contender. The driver writes a command a line, t
     catalog N COMMAND ARG…        one server with N tools
     quit
 
-The kernel's worker has `load_ext` besides. Nothing but the standard library is imported here, and nothing an asyncio program would not have: a fresh process to its
-first result is one of the things measured.
+The kernel's worker has `load_ext` besides. Nothing but the standard library is imported here, and nothing an asyncio
+program would not have: a fresh process to its first result is one of the things measured.
 """
 
 from __future__ import annotations
