@@ -1,3 +1,143 @@
-"""The Model Context Protocol in the notebook: every tool of every MCP server is a Python function."""
+"""The Model Context Protocol in the notebook: every tool of every MCP server is a Python function.
+
+In a notebook:
+
+    %load_ext ipymcp
+    %mcp load demo
+    from ipymcp import mcp
+    mcp.demo.query("penguins", limit=3).df
+
+In a script, a test or a thread:
+
+    with ipymcp.connect({"time": {"command": "uvx", "args": ["mcp-server-time"]}}) as mcp:
+        print(mcp.time.get_current_time("UTC").text)
+
+Every name here is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ipymcp import errors
+    from ipymcp.errors import (
+        ArgumentError,
+        CallCancelled,
+        CallError,
+        CallTimeout,
+        CommandNotFound,
+        ConfigError,
+        ConnectionLost,
+        LoopError,
+        McpError,
+        PolicyError,
+        ProtocolError,
+        ResultTooLarge,
+        RpcError,
+        ServerError,
+        ServerStopped,
+        StartError,
+        ToolError,
+        UnknownName,
+    )
+    from ipymcp.runtime.calls import Call
+    from ipymcp.tools.connect import aconnect, connect
+    from ipymcp.tools.face import Mcp
+    from ipymcp.tools.results import ToolResult
+    from ipymcp.tools.tool import Tool
+    from ipymcp.tools.toolset import Toolset
+
+    mcp: Mcp
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "mcp",
+    "host",
+    "connect",
+    "aconnect",
+    "Mcp",
+    "Tool",
+    "Toolset",
+    "ToolResult",
+    "Call",
+    "errors",
+    "McpError",
+    "ConfigError",
+    "UnknownName",
+    "PolicyError",
+    "LoopError",
+    "ServerError",
+    "StartError",
+    "CommandNotFound",
+    "ServerStopped",
+    "ConnectionLost",
+    "ProtocolError",
+    "CallError",
+    "ArgumentError",
+    "ToolError",
+    "RpcError",
+    "CallTimeout",
+    "CallCancelled",
+    "ResultTooLarge",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
+
+_HOMES = {
+    "connect": "ipymcp.tools.connect",
+    "aconnect": "ipymcp.tools.connect",
+    "Mcp": "ipymcp.tools.face",
+    "Tool": "ipymcp.tools.tool",
+    "Toolset": "ipymcp.tools.toolset",
+    "ToolResult": "ipymcp.tools.results",
+    "Call": "ipymcp.runtime.calls",
+}
+_lock = threading.Lock()
+_notebook: Mcp | None = None
+"""The notebook's one host."""
+
+
+def host() -> Mcp:
+    """The host of this notebook, which is this process's: the same object every time, made at the first."""
+    global _notebook
+    with _lock:
+        if _notebook is None:
+            from ipymcp.runtime.host import Host
+            from ipymcp.tools.face import Mcp
+
+            _notebook = Mcp(Host())
+        return _notebook
+
+
+def load_ipython_extension(ip: Any) -> None:
+    """`%load_ext ipymcp`."""
+    from ipymcp.notebook.extension import load
+
+    load(ip)
+
+
+def unload_ipython_extension(ip: Any) -> None:
+    """`%unload_ext ipymcp`: the magics and the name go, the servers are stopped."""
+    from ipymcp.notebook.extension import unload
+
+    unload(ip)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "mcp":
+        return host()
+    if name == "errors":
+        return importlib.import_module("ipymcp.errors")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
+        return getattr(importlib.import_module("ipymcp.errors"), name)
+    raise AttributeError(f"module 'ipymcp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

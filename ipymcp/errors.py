@@ -123,7 +123,7 @@ class ConfigError(McpError):
     """A config file or a server definition is wrong. The message names the file and the key."""
 
 
-class UnknownName(McpError, AttributeError, KeyError):  # noqa: N818 - named for what it is, as LookupError is
+class UnknownName(McpError, AttributeError, KeyError):
     """No server or tool of that name. The hint suggests the nearest."""
 
 
@@ -204,7 +204,12 @@ class ToolError(CallError):
     """The tool ran and answered with an error (`isError`)."""
 
     def __init__(
-        self, message: str, *, result: ToolResult, server: str | None = None, tool: str | None = None,
+        self,
+        message: str,
+        *,
+        result: ToolResult,
+        server: str | None = None,
+        tool: str | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, server=server, tool=tool, hint=hint)

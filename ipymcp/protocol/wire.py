@@ -27,6 +27,7 @@ __all__ = [
     "ErrorObject",
     "InitializeResult",
     "ListToolsResult",
+    "NotJson",
     "LogMessage",
     "Progress",
     "RequestId",
@@ -40,6 +41,10 @@ __all__ = [
 
 RequestId = int | str
 T = TypeVar("T")
+
+
+class NotJson(ValueError):
+    """Not JSON, not even leniently read."""
 
 
 class Envelope(Struct, gc=False):
@@ -156,7 +161,7 @@ def loads(data: bytes | memoryview | Raw) -> Any:
     byte order mark.
 
     Raises:
-        ValueError: It is no JSON at all.
+        NotJson: It is no JSON at all.
     """
     try:
         return msgspec.json.decode(data)
@@ -168,15 +173,16 @@ def _loads_leniently(data: bytes) -> Any:
     text = data.removeprefix(_BOM).decode("utf-8", errors="replace")
     try:
         return replace_surrogates(json.loads(text))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error) or "nested too deeply") from error
 
 
 def decode(data: bytes | memoryview | Raw, kind: type[T]) -> T:
     """JSON bytes as `kind`, as lenient as `loads`.
 
     Raises:
-        ValueError: It is no JSON, or does not have the shape of `kind` (`msgspec.ValidationError` is one).
+        NotJson: It is no JSON.
+        msgspec.ValidationError: It does not have the shape of `kind`; a `ValueError` like the other.
     """
     decoder = _decoders.get(kind)
     if decoder is None:
@@ -201,21 +207,16 @@ def _raw_fields(value: Any, kind: Any) -> Any:
     return value
 
 
-def read_envelope(line: bytes | memoryview) -> Envelope | list[Envelope]:
+def read_envelope(line: bytes) -> Envelope | list[Envelope]:
     """One line as an envelope, or several where it is a batch (2025-03-26 allows those).
 
     Raises:
-        ValueError: It is not JSON, or is JSON but no JSON-RPC message.
+        NotJson: It is not JSON.
+        msgspec.ValidationError: It is JSON but no JSON-RPC message.
     """
     try:
         return _envelope.decode(line)
-    except msgspec.ValidationError:
-        if bytes(line[:64]).lstrip()[:1] != b"[":
-            raise
-        return [decode(item, Envelope) for item in decode(line, list[Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if bytes(line[:64]).lstrip(_BOM + b" \t\r")[:1] not in (b"{", b"["):
-            raise
-        if bytes(line[:64]).removeprefix(_BOM).lstrip()[:1] == b"[":
+        if line[:64].removeprefix(_BOM).lstrip()[:1] == b"[":
             return [decode(item, Envelope) for item in decode(line, list[Raw])]
         return decode(line, Envelope)

@@ -1,0 +1,176 @@
+"""Reads single values of a config document, and says exactly which one is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from ipymcp.errors import ConfigError
+
+__all__ = ["Entry", "found"]
+
+_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_SHOWN = 60
+
+
+def found(value: object) -> str:
+    """A wrong value as an error shows it: short ones as they stand, objects and long lists by their kind."""
+    if isinstance(value, Mapping):
+        return "an object"
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return type(value).__name__
+    if len(text) <= _SHOWN:
+        return text
+    return "a list" if isinstance(value, list | tuple) else text[:_SHOWN] + "…"
+
+
+class Entry:
+    """One server's object in a document. Each method reads a key, or raises a `ConfigError` that names it.
+
+    Args:
+        values: The object.
+        origin: The document, as errors name it.
+        path: The keys that lead to the object, joined by dots.
+    """
+
+    def __init__(self, values: Mapping[str, Any], *, origin: str, path: str) -> None:
+        self._values = values
+        self._origin = origin
+        self._path = path
+        self._read: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def get(self, key: str) -> Any:
+        """The value, None where the key is absent or null."""
+        self._read.add(key)
+        return self._values.get(key)
+
+    def rest(self) -> dict[str, Any]:
+        """What was never read."""
+        return {key: value for key, value in self._values.items() if key not in self._read}
+
+    def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
+        """The error for a key, or for the whole object."""
+        where = self._path if key is None else f"{self._path}.{key}"
+        return ConfigError(f"{self._origin}: {where}: {message}", hint=hint)
+
+    def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
+        """The error for a value of the wrong kind."""
+        return self.error(f"expected {what}, got {found(value)}", key=key, hint=hint)
+
+    def text(self, key: str, *, hint: str) -> str | None:
+        """A text that is not empty; a path object counts as one."""
+        value = self.get(key)
+        if value is None:
+            return None
+        text = _text(value)
+        if not text:
+            raise self.expected(key, "a text", value, hint=hint)
+        return text
+
+    def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise self.expected(key, "a list of strings", value, hint=hint)
+        items = cast("Sequence[object]", value)
+        texts = [_text(item) for item in items]
+        for index, text in enumerate(texts):
+            if text is None:
+                raise self.expected(f"{key}[{index}]", "a string", items[index], hint=_quote(items[index], hint))
+        return tuple(text for text in texts if text is not None)
+
+    def table(self, key: str, *, hint: str) -> dict[str, str]:
+        """An object whose values are all texts."""
+        value = self.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.expected(key, "an object of strings", value, hint=hint)
+        table: dict[str, str] = {}
+        for name, item in cast("Mapping[str, object]", value).items():
+            text = _text(item)
+            if text is None:
+                raise self.expected(f"{key}.{name}", "a string", item, hint=_quote(item, hint))
+            table[name] = text
+        return table
+
+    def seconds(self, key: str, default: float) -> float:
+        """A number of seconds greater than 0."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+            hint = f'write the seconds as a number, such as "{key}": {default:g}'
+            raise self.expected(key, "a number of seconds greater than 0", value, hint=hint)
+        return float(value)
+
+    def size(self, key: str, default: int) -> int:
+        """A number of bytes greater than 0."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+            hint = f'write the bytes as a whole number, such as "{key}": {default}'
+            raise self.expected(key, "a number of bytes greater than 0", value, hint=hint)
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.expected(key, "true or false", value, hint=f'write "{key}": true or "{key}": false, unquoted')
+        return value
+
+    def choice(self, key: str, choices: Iterable[str]) -> str | None:
+        """One of a few words."""
+        value = self.get(key)
+        words = list(choices)
+        if value is None or value in words:
+            return value
+        raise self.expected(key, "one of " + ", ".join(words), value, hint=f'leave "{key}" out for the default')
+
+    def refuse_variables(self) -> None:
+        """Raise where any value, however deep, holds a `${…}`."""
+        for key, variable in _variables(self._values, ""):
+            hint = "write the value itself; to pass a variable on under its own name, list it in inherit_env"
+            raise self.error(f"{variable}: variables in config files are not expanded yet", key=key, hint=hint)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str):
+        return value
+    path = os.fspath(cast("os.PathLike[Any]", value)) if isinstance(value, os.PathLike) else None
+    return path if isinstance(path, str) else None
+
+
+def _quote(value: object, hint: str) -> str:
+    """How to mend a number or a flag that stands where a text should."""
+    if isinstance(value, bool | int | float):
+        return f'put it in quotes: "{json.dumps(value)}"'
+    return hint
+
+
+def _variables(value: object, path: str) -> Iterable[tuple[str, str]]:
+    if isinstance(value, str):
+        match = _VARIABLE.search(value)
+        if match:
+            yield path, match[0]
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, object]", value).items():
+            yield from _variables(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            yield from _variables(item, f"{path}[{index}]")

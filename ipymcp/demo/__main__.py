@@ -1,0 +1,32 @@
+"""Serve on stdin and stdout until stdin ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+if not __package__:  # run by path; appended, so that nothing here hides a module of the standard library
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    __package__ = "demo"
+
+from .server import Server
+from .tools import TOOLS, run_tool
+
+
+def main() -> None:
+    """Run the server. The interrupt of a terminal is meant for the client and ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stderr.write(f"ipymcp-demo: ready, tools: {', '.join(tool['name'] for tool in TOOLS)}\n")
+    server = Server(sys.stdout.fileno(), TOOLS, run_tool)
+    try:
+        for line in sys.stdin.buffer:
+            if line.strip():
+                server.receive(line)
+        server.close()
+    except BrokenPipeError:
+        return  # the client has gone away without closing our stdin first
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""The protocol side of the demo server: messages in, messages out, in both eras.
+
+Source: MCP 2024-11-05 to 2025-11-25 (lifecycle, server/tools, utilities) and 2026-07-28 (basic/index, versioning,
+server/discover, server/tools, patterns/subscriptions, patterns/cancellation).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs more than the rest of the start
+    from collections.abc import Callable
+    from typing import Any, TypeAlias, TypeGuard
+
+    Method: TypeAlias = Callable[["Request"], dict[str, Any] | None]
+    RunTool: TypeAlias = Callable[[str, dict[str, Any], "Request"], dict[str, Any]]
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+STATELESS_VERSION = "2026-07-28"
+SERVER_INFO = {"name": "ipymcp-demo", "title": "ipymcp's demo server", "version": "1.0.0"}
+INSTRUCTIONS = "A server to try MCP on. query reads a table of penguins, plot draws, slow takes its time."
+CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+META = "io.modelcontextprotocol/"
+ONE_HOUR_MS = 3_600_000
+LAST_WORDS_SECONDS = 1.0
+"""How long an answer under way may still take once the client has closed our stdin."""
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+UNSUPPORTED_VERSION = -32022
+
+
+class Refusal(Exception):
+    """A request answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.error: dict[str, Any] = {"code": code, "message": message} | ({} if data is None else {"data": data})
+
+
+class Request:
+    """One request under way, and the only way to write anything on its behalf: nothing follows a cancellation."""
+
+    def __init__(self, server: Server, identifier: int | str, params: dict[str, Any], batch: Batch | None) -> None:
+        self.server = server
+        self.id = identifier
+        self.params = params
+        self.batch = batch
+        self.meta = as_object(params.get("_meta")) or {}
+        self.stateless = META + "protocolVersion" in self.meta
+        self.version = STATELESS_VERSION if self.stateless else server.version or HANDSHAKE_VERSIONS[-1]
+        self.cancelled = threading.Event()
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification, unless the request is cancelled."""
+        with self.server.lock:
+            if not self.cancelled.is_set():
+                self.server.write({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def log(self, level: str, data: Any) -> None:
+        """Send a log message, if the client wants those of this level."""
+        wanted = self.meta.get(META + "logLevel") if self.stateless else self.server.level
+        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
+            self.notify("notifications/message", {"level": level, "logger": "demo", "data": data})
+
+    def progress(self, done: int, total: int, message: str) -> None:
+        """Report progress, if the client gave a token for it."""
+        token = self.meta.get("progressToken")
+        if isinstance(token, int | str):
+            said = {"message": message} if self.version > "2024-11-05" else {}
+            self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total, **said})
+
+    def finish(self, **outcome: Any) -> None:
+        """Answer, with `result=` or `error=`, unless the request is cancelled."""
+        if self.stateless and "result" in outcome:
+            outcome["result"] = {
+                "resultType": "complete",
+                "_meta": {META + "serverInfo": SERVER_INFO},
+                **outcome["result"],
+            }
+        self._leave({"jsonrpc": "2.0", "id": self.id, **outcome})
+
+    def cancel(self) -> None:
+        """Stop it; nothing more is sent for it."""
+        self._leave(None)
+
+    def _leave(self, answer: dict[str, Any] | None) -> None:
+        with self.server.lock:
+            if self.cancelled.is_set() or self.server.requests.pop(self.id, None) is None:
+                return
+            if answer is None:
+                self.cancelled.set()
+            if self.batch is not None:
+                self.batch.add(answer)
+            elif answer is not None:
+                self.server.write(answer)
+
+
+class Batch:
+    """The answers to a batch, which leave together (2025-03-26, basic/index#batching)."""
+
+    def __init__(self, server: Server, size: int) -> None:
+        self.server = server
+        self.missing = size
+        self.answers: list[dict[str, Any]] = []
+
+    def add(self, answer: dict[str, Any] | None) -> None:
+        """Take one answer, or note that there will be none; the last one sends them all."""
+        self.missing -= 1
+        if answer is not None:
+            self.answers.append(answer)
+        if not self.missing and self.answers:
+            self.server.write(self.answers)
+
+
+class Server:
+    """Reads messages and answers them.
+
+    A tool that waits runs in a thread; everything else is done before the next line is read.
+
+    Args:
+        output: The file descriptor to write to.
+        tools: The definitions of the tools.
+        run_tool: Gives a tool's result: name, arguments and request to a `CallToolResult`.
+    """
+
+    def __init__(self, output: int, tools: list[dict[str, Any]], run_tool: RunTool) -> None:
+        self.output = output
+        self.tools = tools
+        self.run_tool = run_tool
+        self.lock = threading.RLock()
+        self.requests: dict[int | str, Request] = {}
+        self.version: str | None = None
+        self.level = "info"
+        both: dict[str, Method] = {"tools/list": self.list_tools, "tools/call": self.call_tool}
+        self.stateless_methods = {"server/discover": self.discover, "subscriptions/listen": self.listen, **both}
+        self.handshake_methods = {
+            "initialize": self.initialize,
+            "ping": ping,
+            "logging/setLevel": self.set_level,
+            **both,
+        }
+
+    def write(self, message: Any) -> None:
+        """Write one message as one line. The lock is held by whoever calls."""
+        rest = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        while rest:
+            rest = rest[os.write(self.output, rest) :]
+
+    def receive(self, line: bytes) -> None:
+        """Act on one line of input."""
+        try:
+            message: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            return self.complain(PARSE_ERROR, f"not JSON: {error}")
+        if not isinstance(message, list):
+            return self.take(message)
+        items: list[Any] = [*message]
+        if self.version != "2025-03-26" or not items:
+            return self.complain(INVALID_REQUEST, "a batch is not allowed here")
+        batch = Batch(self, sum(isinstance(item, dict) and {"id", "method"} <= item.keys() for item in items))
+        for item in items:
+            self.take(item, batch)
+        return None
+
+    def complain(self, code: int, message: str) -> None:
+        """Answer what has no usable id. The schemas before 2025-11-25 have no answer without one."""
+        sys.stderr.write(f"{SERVER_INFO['name']}: {message}\n")
+        if self.version is None or self.version == HANDSHAKE_VERSIONS[-1]:
+            with self.lock:
+                self.write({"jsonrpc": "2.0", "error": {"code": code, "message": message}})
+
+    def take(self, item: Any, batch: Batch | None = None) -> None:
+        """Act on one message: begin a request, note a cancellation; an answer is ignored, as we ask nothing."""
+        message = as_object(item)
+        params = as_object(message.get("params", {})) if message else None
+        if message is None or params is None:
+            return self.complain(INVALID_REQUEST, "not a JSON-RPC message")
+        method, identifier = message.get("method"), message.get("id")
+        if not isinstance(method, str):
+            return None
+        if "id" not in message:
+            return self.cancel(params.get("requestId")) if method == "notifications/cancelled" else None
+        if not is_id(identifier):
+            return self.complain(INVALID_REQUEST, "the id of a request is a string or an integer")
+        request = self.requests[identifier] = Request(self, identifier, params, batch)
+        try:
+            result = self.dispatch(request, method)
+        except Refusal as refusal:
+            return request.finish(error=refusal.error)
+        return None if result is None else request.finish(result=result)
+
+    def cancel(self, identifier: Any) -> None:
+        """Cancel the request of that id, if it is still under way."""
+        if is_id(identifier) and (request := self.requests.get(identifier)):
+            request.cancel()
+
+    def dispatch(self, request: Request, method: str) -> dict[str, Any] | None:
+        """The result, or None where it comes later."""
+        if request.stateless:
+            check_envelope(request.meta)
+        elif self.version is None and method not in ("initialize", "ping"):
+            raise Refusal(INVALID_PARAMS, f"params._meta lacks {META}protocolVersion, and there was no initialize")
+        methods = self.stateless_methods if request.stateless else self.handshake_methods
+        if method not in methods:
+            raise Refusal(METHOD_NOT_FOUND, f"Method not found: {method}")
+        return methods[method](request)
+
+    def initialize(self, request: Request) -> dict[str, Any]:
+        """The handshake: the client's revision if it is known here, else the newest."""
+        asked = request.params.get("protocolVersion")
+        if not isinstance(asked, str):
+            raise Refusal(INVALID_PARAMS, "protocolVersion is missing")
+        self.version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        about = {"capabilities": CAPABILITIES, "serverInfo": SERVER_INFO, "instructions": INSTRUCTIONS}
+        return {"protocolVersion": self.version, **about}
+
+    def discover(self, request: Request) -> dict[str, Any]:
+        """What this server is and speaks (2026-07-28, server/discover)."""
+        about = {"capabilities": CAPABILITIES, "instructions": INSTRUCTIONS}
+        return {"supportedVersions": [STATELESS_VERSION], **about, "ttlMs": ONE_HOUR_MS, "cacheScope": "public"}
+
+    def listen(self, request: Request) -> None:
+        """A subscription: acknowledged, then silent until cancelled, as nothing here ever changes."""
+        if not isinstance(request.params.get("notifications"), dict):
+            raise Refusal(INVALID_PARAMS, "notifications is missing")
+        about = {"_meta": {META + "subscriptionId": request.id}, "notifications": {}}
+        request.notify("notifications/subscriptions/acknowledged", about)
+
+    def set_level(self, request: Request) -> dict[str, Any]:
+        """Set the least level of log messages the client wants."""
+        self.level = check_level(request.params.get("level"))
+        return {}
+
+    def list_tools(self, request: Request) -> dict[str, Any]:
+        """The tools, told in the words of the request's revision."""
+        if "cursor" in request.params:
+            raise Refusal(INVALID_PARAMS, "unknown cursor: the tools fit on one page")
+        unknown = {"annotations"} if request.version < "2025-03-26" else set[str]()
+        unknown |= {"title", "outputSchema"} if request.version < "2025-06-18" else set[str]()
+        tools = [{key: value for key, value in tool.items() if key not in unknown} for tool in self.tools]
+        return {"tools": tools, **({"ttlMs": ONE_HOUR_MS, "cacheScope": "public"} if request.stateless else {})}
+
+    def call_tool(self, request: Request) -> dict[str, Any] | None:
+        """Run a tool: a slow one in a thread, the others at once."""
+        name, arguments = request.params.get("name"), request.params.get("arguments", {})
+        if not isinstance(name, str) or all(tool["name"] != name for tool in self.tools):
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: {name}")
+        arguments = as_object(arguments)
+        if arguments is None:
+            raise Refusal(INVALID_PARAMS, "arguments must be an object")
+        if name != "slow":
+            return self.tool_result(name, request, arguments)
+        threading.Thread(target=self.finish_later, args=(name, request, arguments), daemon=True).start()
+        return None
+
+    def tool_result(self, name: str, request: Request, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The tool's result, told in the words of the request's revision."""
+        result = self.run_tool(name, arguments, request)
+        if request.version < "2025-06-18":
+            result.pop("structuredContent", None)
+        return result
+
+    def finish_later(self, name: str, request: Request, arguments: dict[str, Any]) -> None:
+        """Run the tool and answer, in a thread."""
+        try:
+            request.finish(result=self.tool_result(name, request, arguments))
+        except BrokenPipeError:
+            return  # nobody reads us any more
+
+    def close(self) -> None:
+        """The client is gone: stop what waits, give the rest a moment."""
+        for request in list(self.requests.values()):
+            request.cancel()
+        end = time.monotonic() + LAST_WORDS_SECONDS
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, end - time.monotonic()))
+
+
+def check_envelope(meta: dict[str, Any]) -> None:
+    """Refuse a request whose envelope is not that of this revision (2026-07-28, basic/index#meta)."""
+    version = meta[META + "protocolVersion"]
+    if not isinstance(version, str):
+        raise Refusal(INVALID_PARAMS, f"params._meta[{META}protocolVersion] must be a string")
+    if version != STATELESS_VERSION:
+        data = {"supported": [STATELESS_VERSION], "requested": version}
+        raise Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    if not isinstance(meta.get(META + "clientCapabilities"), dict):
+        raise Refusal(INVALID_PARAMS, f"params._meta lacks {META}clientCapabilities")
+    if META + "logLevel" in meta:
+        check_level(meta[META + "logLevel"])
+
+
+def check_level(level: Any) -> str:
+    """The level, if it is one."""
+    if level not in LEVELS:
+        raise Refusal(INVALID_PARAMS, f"no such log level: {level}")
+    return level
+
+
+def as_object(value: Any) -> dict[str, Any] | None:
+    """The value, if it is a JSON object."""
+    return {**value} if isinstance(value, dict) else None
+
+
+def is_id(value: Any) -> TypeGuard[int | str]:
+    """Whether it can be the id of a request."""
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def ping(_request: Request) -> dict[str, Any]:
+    """Say that we are there."""
+    return {}

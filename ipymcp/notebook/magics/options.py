@@ -1,0 +1,146 @@
+"""The options of a subcommand, declared and read. Not argparse: no abbreviations, no help pages, no exit.
+
+An option may stand anywhere among the words; one in quotes is never an option, nor is a negative number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ipymcp.notebook.magics.line import LineError, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Option", "Parsed", "Syntax"]
+
+_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
+_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Args:
+        name: With its dashes: `--timeout` or `-n`.
+        value: What its value is called in messages, such as `S`; empty for a flag.
+        choices: The values it takes; empty for any.
+        number: Whether the value must be a number, not below zero.
+        repeats: Whether it may come more than once.
+    """
+
+    name: str
+    value: str = ""
+    choices: tuple[str, ...] = ()
+    number: bool = False
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What stood on a line."""
+
+    names: tuple[Word, ...]
+    """The words that are no options and no options' values."""
+    values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def has(self, option: str) -> bool:
+        """Whether the option was given."""
+        return option in self.values
+
+    def text(self, option: str) -> str | None:
+        """The option's value; None where it was not given."""
+        return self.values[option][-1] if option in self.values else None
+
+    def number(self, option: str) -> float | None:
+        """The value of an option declared as a number; None where it was not given."""
+        text = self.text(option)
+        return None if text is None else float(text)
+
+    def texts(self, option: str) -> list[str]:
+        """Every value of a repeatable option, in order."""
+        return list(self.values.get(option, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """What a subcommand takes.
+
+    Args:
+        usage: How to write it, shown in errors: `stop NAME… | --all`.
+        options: Its options.
+        at_least: How many names it needs.
+        at_most: How many it takes; None for any number.
+        instead: A flag that stands in for the names: exactly one of the two must be there.
+    """
+
+    usage: str
+    options: tuple[Option, ...] = ()
+    at_least: int = 0
+    at_most: int | None = None
+    instead: str | None = None
+
+    def parse(self, words: Sequence[Word]) -> Parsed:
+        """Read a subcommand's words, without the subcommand itself.
+
+        Raises:
+            LineError: An option is unknown, its value missing or wrong, or there are too few or too many names.
+        """
+        parsed = Parsed((), {})
+        names: list[Word] = []
+        rest = iter(words)
+        end = words[-1].end if words else 0
+        for word in rest:
+            if not _looks_like_option(word):
+                names.append(word)
+                continue
+            option, text = self._option(word)
+            if option.value and text is None:
+                following = next(rest, None)
+                if following is None or _looks_like_option(following):
+                    raise LineError(f"{option.name} needs a value: {option.name} {option.value}", word.start)
+                text = following.text
+            elif not option.value and text is not None:
+                raise LineError(f"{option.name} takes no value", word.start)
+            self._keep(parsed, option, text or "", word)
+        self._check_count(parsed, names, end)
+        return Parsed(tuple(names), parsed.values)
+
+    def _option(self, word: Word) -> tuple[Option, str | None]:
+        name, text = (word.text, None) if word.key is None else (word.key, word.value)
+        for option in self.options:
+            if option.name == name:
+                return option, text
+        known = [option.name for option in self.options]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"usage: %mcp {self.usage}"
+        raise LineError(f"there is no option {name}; {hint}", word.start)
+
+    def _keep(self, parsed: Parsed, option: Option, text: str, word: Word) -> None:
+        if option.choices and text not in option.choices:
+            raise LineError(f"{option.name} is one of {', '.join(option.choices)}, not {text!r}", word.start)
+        if option.number and not (_NUMBER.fullmatch(text) and math.isfinite(float(text))):
+            raise LineError(f"{option.name} needs a number, not {text!r}", word.start)
+        values = parsed.values.setdefault(option.name, [])
+        if values and not option.repeats:
+            raise LineError(f"{option.name} is given twice", word.start)
+        values.append(text)
+
+    def _check_count(self, parsed: Parsed, names: Sequence[Word], end: int) -> None:
+        if self.instead is not None and parsed.has(self.instead) == bool(names):
+            which = "not both" if names else "one of the two"
+            raise LineError(f"give names or {self.instead}, {which}; usage: %mcp {self.usage}", end)
+        if len(names) < self.at_least:
+            raise LineError(f"something is missing; usage: %mcp {self.usage}", end)
+        if self.at_most is not None and len(names) > self.at_most:
+            surplus = names[self.at_most]
+            raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
+
+
+def _looks_like_option(word: Word) -> bool:
+    return not (word.quoted and word.key is None) and _OPTION.match(word.raw) is not None

@@ -1,0 +1,104 @@
+"""Keeps IPython's help syntax away from `%mcp` lines.
+
+IPython takes any line that ends in `?` for a question about its last word, before it looks for magics:
+`%mcp tools fs.*?` would print nothing and `%mcp call s.t q=what?` would describe `what`. With this transformer every
+`%mcp …` and `x = %mcp …` line reaches the magic whole. `%mcp?` alone, with no blank after the name, stays IPython's.
+`%%mcp …?` needs nothing: IPython cuts cell magics off before it looks for help.
+"""
+
+from __future__ import annotations
+
+import tokenize
+from typing import TYPE_CHECKING, Any, cast
+
+from IPython.core.inputtransformer2 import (
+    TokenTransformBase,
+    assemble_continued_line,  # pyright: ignore[reportUnknownVariableType]
+    find_end_of_continued_line,  # pyright: ignore[reportUnknownVariableType]
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from tokenize import TokenInfo
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["McpLine", "install", "remove"]
+
+_INDENTS = (tokenize.INDENT, tokenize.DEDENT)
+
+
+class McpLine(TokenTransformBase):
+    """Turns a `%mcp …` or `name = %mcp …` line into its call, as IPython's own transformers would without the `?`."""
+
+    priority = 4  # IPython's help has 5; a lower number wins where both start
+
+    def __init__(self, start: tuple[int, int], percent: tuple[int, int]) -> None:
+        super().__init__(start)
+        self.first_line = start[0] - 1
+        self.percent_col = percent[1]
+
+    @classmethod
+    def find(cls, tokens_by_line: Sequence[Sequence[TokenInfo]]) -> McpLine | None:
+        """The first `%mcp` line of the cell, if any."""
+        for line in tokens_by_line:
+            tokens = [token for token in line if token.type not in _INDENTS]
+            at = _percent(tokens)
+            # A left side that goes over several lines cannot be put back together here: IPython's own may have it.
+            if at is not None and tokens[0].start[0] == tokens[at].start[0]:
+                return cls(tokens[0].start, tokens[at].start)
+        return None
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """The lines with that one replaced."""
+        first, column = self.first_line, self.percent_col
+        last = find_end_of_continued_line(lines, first)
+        line = assemble_continued_line(lines, (first, column), last)
+        arguments = line[len("%mcp") :].lstrip(" \t")
+        call = f"{lines[first][:column]}get_ipython().run_line_magic('mcp', {arguments!r})\n"
+        return [*lines[:first], call, *lines[last + 1 :]]
+
+
+def install(ip: InteractiveShell) -> None:
+    """Put the transformer into a shell; a second time, as after a reload, replaces it."""
+    remove(ip)
+    _transformers(ip).append(McpLine)
+
+
+def remove(ip: InteractiveShell) -> None:
+    """Take the transformer out of a shell again."""
+    transformers = _transformers(ip)
+    # By name: after %reload_ext the installed class is another object than this module's.
+    transformers[:] = [kind for kind in transformers if (kind.__module__, kind.__qualname__) != _NAME]
+
+
+_NAME = (McpLine.__module__, McpLine.__qualname__)
+
+
+def _transformers(ip: InteractiveShell) -> list[type[Any]]:
+    return cast("list[type[Any]]", ip.input_transformer_manager.token_transformers)
+
+
+def _percent(tokens: Sequence[TokenInfo]) -> int | None:
+    """Where in a logical line the `%` of `%mcp ` stands: first, or right after the first `=` outside brackets."""
+    at = 0
+    if tokens and tokens[0].string != "%":
+        at = _after_assignment(tokens)
+    if at is None or at + 2 >= len(tokens):
+        return None
+    percent, name, following = tokens[at : at + 3]
+    is_ours = percent.string == "%" and name.string == "mcp" and name.start == percent.end
+    is_word = following.start != name.end and following.type not in (tokenize.NEWLINE, tokenize.NL)
+    return at if is_ours and is_word else None
+
+
+def _after_assignment(tokens: Sequence[TokenInfo]) -> int | None:
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.string == "=" and depth == 0:
+            return index + 1
+        if token.string in {"(", "[", "{"}:
+            depth += 1
+        elif token.string in {")", "]", "}"}:
+            depth -= 1
+    return None

@@ -1,0 +1,489 @@
+"""One connection to one server: negotiate, ask, call, cancel, and hear what the server says of its own accord.
+
+`call_tool`, `cancel` and `notify` may be called from any thread; everything that awaits belongs to the loop the client
+was opened on, and so do all calls of the listener.
+
+Source: MCP 2025-11-25 (lifecycle, cancellation, ping, tools) and 2026-07-28 (versioning, stdio backward compatibility,
+discover, subscriptions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ipymcp.errors import CallTimeout, ConnectionLost, McpError, ProtocolError, RpcError
+from ipymcp.protocol import eras, wire
+from ipymcp.protocol.rpc import Peer, Slot, excerpt
+from ipymcp.protocol.transports.base import Message
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from ipymcp.protocol.eras import Era, Identity
+    from ipymcp.protocol.transports.base import Transport
+
+__all__ = ["Client", "EraChoice", "Listener"]
+
+EraChoice = Literal["auto", "legacy", "modern"]
+PROBE_SILENCE = 2.0
+"""Seconds an unanswered `server/discover` waits for company: then `initialize` is sent as well."""
+MAX_PAGES = 1000
+UNSUPPORTED_VERSION = -32022
+METHOD_NOT_FOUND = -32601
+_MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
+_KNOWN_NOTIFICATIONS = frozenset(
+    {
+        "notifications/cancelled",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/elicitation/complete",
+        "notifications/tasks/status",
+    }
+)
+
+
+class Listener(Protocol):
+    """What the client's owner hears. Called on the loop thread; must not block."""
+
+    def tools_changed(self) -> None:
+        """The server's list of tools is not what it was."""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """A log message of the server, with its MCP level."""
+        ...
+
+    def noise(self, text: str) -> None:
+        """Something the server should not have sent."""
+        ...
+
+    def stderr(self, lines: list[str]) -> None:
+        """Lines from the server's standard error."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The connection ended without our asking."""
+        ...
+
+
+class Client:
+    """The protocol half of a session.
+
+    Args:
+        transport: Not yet opened.
+        listener: Hears what the server says of its own accord.
+        identity: Who we are.
+        tag: Names this connection in logs, unique in the process.
+    """
+
+    def __init__(self, transport: Transport, listener: Listener, identity: Identity, *, tag: str) -> None:
+        self._transport = transport
+        self._listener = listener
+        self._identity = identity
+        self._peer = Peer(self, tag)
+        self._subscription: Slot | None = None
+        self._lost: str | None = None
+        self.era: Era = eras.handshake("")
+        self.era_was_answered = True
+        """False when the era was decided after a silence: then it is not worth remembering."""
+        self.capabilities: dict[str, Any] = {}
+        self.server_info: dict[str, Any] = {}
+        self.instructions: str | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._peer)
+
+    @property
+    def queued(self) -> int:
+        """Bytes sent and not yet taken by the server."""
+        return self._transport.queued
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    async def open(self, era: EraChoice) -> None:
+        """Connect and settle the protocol version.
+
+        Raises:
+            StartError: The transport could not connect.
+            ConnectionLost: The server went away meanwhile.
+            ProtocolError: No version in common, or an answer that is none.
+            RpcError: The server refused.
+        """
+        await self._transport.open(self)
+        if era == "legacy":
+            await self._initialize()
+        elif era == "modern":
+            discover = self._discover()
+            await asyncio.wait({discover})
+            if not self._settle_probe(discover):
+                raise ProtocolError("the server does not speak the stateless era", hint="load it with --era auto")
+        else:
+            await self._probe()
+
+    async def _probe(self) -> None:
+        """Ask for the modern era first; after a silence ask for the handshake as well. The first success decides."""
+        discover = self._discover()
+        await asyncio.wait({discover}, timeout=PROBE_SILENCE)
+        if discover.done():
+            if not self._settle_probe(discover):
+                await self._initialize()
+            return
+        self.era_was_answered = False
+        initialize = self._ask("initialize", self._initialize_params())
+        pending = {discover, initialize}
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            if discover in done and self._settle_probe(discover):
+                return
+            if initialize in done and (initialize.exception() is None or not pending):
+                self._settle_initialized(initialize.result())
+                return
+        self._settle_initialized(initialize.result())
+
+    def _settle_probe(self, discover: asyncio.Future[Raw]) -> bool:
+        """True if the probe's answer made this a stateless connection; False where the handshake has to be tried."""
+        try:
+            self._settle_discovered(discover.result())
+        except RpcError as error:
+            if error.code not in _MODERN_ERRORS:
+                return False
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            supported = _supported_versions(error.data)
+            if any(version in eras.HANDSHAKE_VERSIONS for version in supported):
+                return False
+            raise ProtocolError(
+                f"the server speaks only {', '.join(supported) or 'versions it does not name'}",
+                hint=f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}",
+            ) from error
+        return self.era.kind == "stateless"
+
+    def _discover(self) -> asyncio.Future[Raw]:
+        return self._ask("server/discover", eras.stateless(eras.STATELESS_VERSIONS[0], self._identity).params(b"{}"))
+
+    def _settle_discovered(self, raw: Raw) -> None:
+        result = _shaped(raw, wire.DiscoverResult, "server/discover")
+        version = next((known for known in eras.STATELESS_VERSIONS if known in result.supportedVersions), None)
+        if version is None:
+            if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):
+                return
+            raise ProtocolError(
+                f"the server speaks only {', '.join(result.supportedVersions)}",
+                hint=f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}",
+            )
+        self.era = eras.stateless(version, self._identity)
+        self.capabilities = result.capabilities
+        self.instructions = result.instructions
+        info = result.meta.get("io.modelcontextprotocol/serverInfo")
+        self.server_info = info if isinstance(info, dict) else {}
+
+    async def _initialize(self) -> None:
+        self._settle_initialized(await self._ask("initialize", self._initialize_params()))
+
+    def _initialize_params(self) -> bytes:
+        return wire.encode(
+            {
+                "protocolVersion": eras.HANDSHAKE_VERSIONS[0],
+                "capabilities": self._identity.capabilities,
+                "clientInfo": self._identity.info,
+            }
+        )
+
+    def _settle_initialized(self, raw: Raw) -> None:
+        result = _shaped(raw, wire.InitializeResult, "initialize")
+        if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
+            raise ProtocolError(
+                f"the server answered with protocol version {result.protocolVersion!r}, which is unknown",
+                hint=f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}",
+            )
+        self.era = eras.handshake(result.protocolVersion)
+        self.capabilities = result.capabilities
+        self.server_info = result.serverInfo
+        self.instructions = result.instructions
+        self.notify("notifications/initialized")
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
+        """Ask on the loop thread and wait for the answer.
+
+        Args:
+            method: Such as `tools/list`.
+            body: The params without `_meta`, a JSON object.
+            timeout: Seconds; the server is told when it passes.
+
+        Raises:
+            CallTimeout: No answer in time.
+            RpcError: The server refused.
+            ConnectionLost: It went away.
+        """
+        slot, future = self._open_request(method, self.era.params(body))
+        try:
+            return await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
+        finally:
+            self.give_up(slot, "the host stopped waiting")
+
+    async def list_tools(self, *, timeout: float) -> list[wire.ToolDefinition]:
+        """All pages of the server's tools; a repeated cursor or 1,000 pages end the list."""
+        if "tools" not in self.capabilities:
+            return []
+        tools: list[wire.ToolDefinition] = []
+        cursors: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            body = wire.encode({"cursor": cursor}) if cursor else b"{}"
+            page = _shaped(await self.request("tools/list", body, timeout=timeout), wire.ListToolsResult, "tools/list")
+            for raw in page.tools:
+                try:
+                    tools.append(wire.decode(raw, wire.ToolDefinition))
+                except ValueError as error:
+                    self._listener.noise(
+                        f"a tool left out, its definition is malformed ({error}): {excerpt(bytes(raw))}"
+                    )
+            cursor = page.nextCursor
+            if not cursor:
+                return tools
+            if cursor in cursors:
+                self._listener.noise(f"tools/list repeats its cursor {cursor!r}; the list ends here")
+                return tools
+            cursors.add(cursor)
+        self._listener.noise(f"tools/list has more than {MAX_PAGES:,} pages; the list ends here")
+        return tools
+
+    def call_tool(self, slot: Slot, name: str, arguments: bytes) -> None:
+        """Send a call, from any thread. The slot hears of progress and of the outcome.
+
+        Args:
+            slot: New; it is given its id here.
+            name: The tool's exact name.
+            arguments: A JSON object.
+
+        Raises:
+            ConnectionLost: There is nobody to send to. The slot hears nothing then.
+        """
+        identifier = self._peer.open(slot, "tools/call")
+        body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), arguments)
+        log_level = "info" if "logging" in self.capabilities else None
+        params = self.era.params(body, progress_token=identifier, log_level=log_level)
+        try:
+            self._send_request(identifier, "tools/call", params, name)
+        except BaseException:
+            self._peer.take(slot)
+            raise
+        if self._lost is not None and self._peer.take(slot):
+            raise ConnectionLost(self._lost)
+
+    def give_up(self, slot: Slot, reason: str) -> bool:
+        """Stop waiting for a request and tell the server, from any thread.
+
+        Returns:
+            False if it was settled already: its outcome stands.
+        """
+        if not self._peer.take(slot):
+            return False
+        if slot.method != "initialize" and not self._transport.abort(slot.id):
+            with contextlib.suppress(ConnectionLost):
+                self.notify("notifications/cancelled", {"requestId": slot.id, "reason": reason})
+        return True
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification, from any thread."""
+        members = b"" if params is None else b',"params":%s' % wire.encode(params)
+        frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
+        self._send(frame, "notification", None, method)
+
+    async def listen(self) -> None:
+        """Stateless era: hold a subscription to changes of the tool list until the server ends it.
+
+        Raises:
+            RpcError: The server has no subscriptions.
+        """
+        body = b'{"notifications":{"toolsListChanged":true}}'
+        slot, future = self._open_request("subscriptions/listen", self.era.params(body))
+        self._subscription = slot
+        try:
+            await future
+        finally:
+            self._subscription = None
+            self.give_up(slot, "no longer listening")
+
+    def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
+        """The answer to a request of the opening, which only the end of the connection cancels; it may be ignored."""
+        future = self._open_request(method, params)[1]
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
+    def _open_request(self, method: str, params: bytes) -> tuple[Slot, asyncio.Future[Raw]]:
+        future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+
+        def deliver(progress: wire.Progress | None) -> None:
+            if progress is not None or future.done():
+                return
+            if slot.error is not None:
+                future.set_exception(slot.error)
+            elif slot.result is not None:
+                future.set_result(slot.result)
+
+        slot = Slot(deliver)
+        identifier = self._peer.open(slot, method)
+        try:
+            self._send_request(identifier, method, params, None)
+        except BaseException:
+            self._peer.take(slot)
+            raise
+        return slot, future
+
+    def _send_request(self, identifier: int, method: str, params: bytes, name: str | None) -> None:
+        members = b"" if params == b"{}" else b',"params":%s' % params
+        frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (identifier, method.encode(), members)
+        self._send(frame, "request", identifier, method, name)
+
+    def _send(
+        self,
+        frame: bytes,
+        kind: Literal["request", "notification", "response"],
+        identifier: int | str | float | None,
+        method: str,
+        name: str | None = None,
+    ) -> None:
+        """Where every frame goes out."""
+        self._transport.send(Message(frame, kind, identifier, method, self._headers(method, name)))
+
+    def _headers(self, method: str, name: str | None = None) -> dict[str, str]:
+        """What the HTTP transport mirrors (2026-07-28, Streamable HTTP, request metadata)."""
+        if method == "server/discover":
+            version, stateless = eras.STATELESS_VERSIONS[0], True
+        else:
+            version, stateless = self.era.version, self.era.kind == "stateless"
+        if method == "initialize" or not version:
+            return {}
+        headers = {"MCP-Protocol-Version": version}
+        if stateless:
+            headers["Mcp-Method"] = method
+            if name is not None:
+                headers["Mcp-Name"] = _header_value(name)
+        return headers
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    def message(self, line: bytes) -> None:
+        """One message arrived (called by the transport)."""
+        self._peer.receive(line)
+
+    def undelivered(self, identifier: int | str | float, error: McpError) -> None:
+        """One request failed in the transport (called by it)."""
+        self._peer.fail(identifier, error)
+
+    def noise(self, text: str) -> None:
+        """Something for the log (called by the transport)."""
+        self._listener.noise(text)
+
+    def stderr(self, lines: list[str]) -> None:
+        """Standard error of the server (called by the transport)."""
+        self._listener.stderr(lines)
+
+    def lost(self, reason: str) -> None:
+        """The connection is over (called by the transport): everything in flight fails."""
+        self._end(reason)
+        self._listener.lost(reason)
+
+    def on_request(self, request: wire.Envelope) -> None:
+        """A request of the server: `ping` is answered, the rest is nothing we declared."""
+        if self.era.kind == "stateless":
+            self.on_noise(f"a request of the server ({request.method}), which this era does not know: not answered")
+            return
+        identifier = wire.encode(request.id)
+        if request.method == "ping":
+            frame = b'{"jsonrpc":"2.0","id":%s,"result":{}}' % identifier
+        else:
+            error = wire.encode(
+                {"code": METHOD_NOT_FOUND, "message": f"{request.method} is not supported by this host"}
+            )
+            frame = b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identifier, error)
+            self.on_noise(f"the server asked for {request.method}, which this host does not offer")
+        with contextlib.suppress(ConnectionLost):
+            self._send(frame, "response", request.id, "")
+
+    def on_notification(self, method: str, params: Raw) -> None:
+        """A notification of the server."""
+        if method == "notifications/tools/list_changed":
+            self._listener.tools_changed()
+        elif method == "notifications/message":
+            self._log(params)
+        elif method == "notifications/cancelled":
+            self._cancelled(params)
+        elif method == "notifications/subscriptions/acknowledged":
+            acknowledged = wire.loads(params) if len(params) else {}
+            if not _member(acknowledged, "notifications", "toolsListChanged"):
+                self.on_noise("the server does not announce changes of its tools; %mcp restart shows them")
+        elif method not in _KNOWN_NOTIFICATIONS:
+            self.on_noise(f"an unknown notification: {method}")
+
+    def on_noise(self, text: str) -> None:
+        """Something that is no message (called by the peer)."""
+        self._listener.noise(text)
+
+    def _log(self, params: Raw) -> None:
+        try:
+            message = wire.decode(params, wire.LogMessage)
+            data = wire.loads(message.data)
+        except ValueError:
+            self.on_noise(f"a malformed log message: {excerpt(bytes(params))}")
+            return
+        text = data if isinstance(data, str) else wire.encode(data).decode()
+        self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
+
+    def _cancelled(self, params: Raw) -> None:
+        """The stateless era ends a subscription so; the handshake era has nothing of ours that a server may cancel."""
+        try:
+            identifier = wire.decode(params, wire.Cancelled).requestId
+        except ValueError:
+            return
+        slot = self._subscription
+        if slot is not None and identifier == slot.id and self._peer.take(slot):
+            slot.settle(error=ConnectionLost("the server ended the subscription"))
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    async def aclose(self, reason: str = "the server was stopped") -> None:
+        """End the connection; whatever is in flight fails with `ConnectionLost`."""
+        self._end(reason)
+        await self._transport.aclose()
+
+    def _end(self, reason: str) -> None:
+        self._lost = self._lost or reason
+        self._peer.fail_all(lambda: ConnectionLost(reason))
+
+
+def _shaped(raw: Raw, kind: type[Any], method: str) -> Any:
+    try:
+        return wire.decode(raw, kind)
+    except ValueError as error:
+        raise ProtocolError(
+            f"the answer to {method} is not what MCP says ({error})", hint="a fault of the server"
+        ) from error
+
+
+def _supported_versions(data: object) -> list[str]:
+    supported = _member(data, "supported")
+    return [version for version in supported if isinstance(version, str)] if isinstance(supported, list) else []
+
+
+def _member(value: object, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _header_value(text: str) -> str:
+    """As the specification's value encoding: plain where a header can carry it, else base64 with its sentinel."""
+    plain = text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?base64?")
+    return text if plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="

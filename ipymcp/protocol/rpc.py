@@ -1,0 +1,186 @@
+"""A JSON-RPC 2.0 peer that never touches a socket: ids, requests in flight, answers, late answers, unknown answers.
+
+Requests are opened, settled and given up from many threads. The table of slots is one dict, and `dict.pop` is atomic:
+whoever pops a slot owns its outcome, and everybody else finds nothing. Nothing else is locked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ipymcp.errors import CallError, McpError, RpcError
+from ipymcp.protocol import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from msgspec import Raw
+
+__all__ = ["Handler", "Peer", "Slot", "find_id"]
+
+_ID = rb'"id"\s*:\s*(?:(-?\d+)|"((?:[^"\\]|\\.)*)")'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+
+class Slot:
+    """One request in flight and, once settled, what became of it.
+
+    `deliver` is called, on whichever thread it happens, with each `wire.Progress` and in the end once with None, when
+    `result` or `error` is set.
+    """
+
+    __slots__ = ("deliver", "error", "id", "method", "result")
+
+    def __init__(self, deliver: Callable[[wire.Progress | None], None]) -> None:
+        self.deliver = deliver
+        self.id = 0
+        self.method = ""
+        self.result: Raw | None = None
+        self.error: McpError | None = None
+
+    def settle(self, *, result: Raw | None = None, error: McpError | None = None) -> None:
+        """Set the outcome. Only for whoever popped the slot."""
+        self.result = result
+        self.error = error
+        self.deliver(None)
+
+
+class Handler(Protocol):
+    """What the peer's owner does with what the other side says of its own accord."""
+
+    def on_request(self, request: wire.Envelope) -> None:
+        """The other side asks something; answer with `Peer.answer`."""
+        ...
+
+    def on_notification(self, method: str, params: Raw) -> None:
+        """The other side says something that needs no answer."""
+        ...
+
+    def on_noise(self, text: str) -> None:
+        """Something that is no valid message; the text says what, for the log."""
+        ...
+
+
+class Peer:
+    """Our end of one JSON-RPC connection."""
+
+    def __init__(self, handler: Handler, session_tag: str) -> None:
+        self.session_tag = session_tag
+        self._handler = handler
+        self._slots: dict[int | str | float, Slot] = {}
+        self._next_id = itertools.count(1).__next__
+
+    def __len__(self) -> int:
+        """How many requests are in flight."""
+        return len(self._slots)
+
+    def open(self, slot: Slot, method: str) -> int:
+        """Register a request, before it is sent, and give it its id."""
+        slot.id = identifier = self._next_id()
+        slot.method = method
+        self._slots[identifier] = slot
+        return identifier
+
+    def take(self, slot: Slot) -> bool:
+        """Give the request up. True if it was still in flight: its outcome is the caller's to set."""
+        return self._slots.pop(slot.id, None) is not None
+
+    def fail(self, identifier: int | str | float, error: McpError) -> bool:
+        """Settle one request with an error. False if it is not in flight."""
+        slot = self._slots.pop(identifier, None)
+        if slot is None:
+            return False
+        slot.settle(error=error)
+        return True
+
+    def fail_all(self, error: Callable[[], McpError]) -> None:
+        """Settle all requests with an error of their own each."""
+        for identifier in list(self._slots):
+            self.fail(identifier, error())
+
+    def receive(self, line: bytes) -> None:
+        """Act on one complete message from the other side."""
+        try:
+            envelope = wire.read_envelope(line)
+        except ValueError as error:
+            self._receive_garbage(line, error)
+            return
+        for message in envelope if isinstance(envelope, list) else (envelope,):
+            self._dispatch(message, line)
+
+    def _dispatch(self, message: wire.Envelope, line: bytes) -> None:
+        if message.method is None:
+            self._receive_answer(message, line)
+        elif message.id is not None:
+            self._handler.on_request(message)
+        elif message.method == "notifications/progress":
+            self._receive_progress_of(message.params)
+        else:
+            self._handler.on_notification(message.method, message.params)
+
+    def _receive_answer(self, message: wire.Envelope, line: bytes) -> None:
+        result, error = message.result, message.error
+        if not len(result) and not len(error):
+            self._handler.on_noise(f"JSON, but no JSON-RPC message: {excerpt(line)}")
+            return
+        slot = self._slots.pop(message.id, None) if message.id is not None else None
+        if slot is None:
+            what = excerpt(bytes(error)) if len(error) else "a result"
+            self._handler.on_noise(f"an answer to no request in flight (id {message.id!r}): {what}")
+        elif len(error):
+            slot.settle(error=_rpc_error(error))
+        else:
+            slot.settle(result=result)
+
+    def _receive_progress_of(self, params: Raw) -> None:
+        try:
+            progress = wire.decode(params, wire.Progress)
+        except ValueError:
+            self._handler.on_noise(f"progress without a usable token: {excerpt(bytes(params))}")
+            return
+        slot = self._slots.get(progress.progressToken)
+        if slot is not None:
+            slot.deliver(progress)
+
+    def _receive_garbage(self, line: bytes, error: ValueError) -> None:
+        """Not JSON, or not JSON-RPC. If it was meant as somebody's answer, that call fails now rather than hangs."""
+        identifier = find_id(line[:4096], line[-4096:])
+        if identifier is not None and isinstance(error, wire.NotJson):
+            failure = CallError(
+                f"the server's answer is not valid JSON ({error})", hint="a fault of the server; its log has the line"
+            )
+            if self.fail(identifier, failure):
+                self._handler.on_noise(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
+                return
+        self._handler.on_noise(f"not a message: {excerpt(line)}")
+
+
+def find_id(head: bytes, tail: bytes) -> int | str | None:
+    """The id of an answer that cannot be decoded, from where JSON-RPC writers put it: first or last."""
+    if b'"method"' in head[:256]:
+        return None
+    match = _ID_FIRST.match(head) or _ID_LAST.search(tail)
+    if match is None:
+        return None
+    number, text = match.groups()
+    return int(number) if number is not None else text.decode("utf-8", "replace")
+
+
+def excerpt(line: bytes, limit: int = 200) -> str:
+    """The beginning of a line, readable, for a log."""
+    text = line[: limit + 1].decode("utf-8", "replace").strip()
+    return text if len(line) <= limit else text[:limit] + "…"
+
+
+def _rpc_error(raw: Raw) -> RpcError:
+    try:
+        error = wire.decode(raw, wire.ErrorObject)
+        data = wire.loads(error.data) if len(error.data) else None
+    except (ValueError, msgspec.ValidationError):
+        return RpcError(f"the server refused: {excerpt(bytes(raw))}", code=0)
+    return RpcError(error.message or "the server refused", code=error.code, data=data)

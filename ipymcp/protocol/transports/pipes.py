@@ -1,0 +1,300 @@
+"""The two ends of a child's pipes that are ours.
+
+Writing: any thread may send. A frame that fits into a pipe in one piece (`PIPE_BUF`) is written by the sender itself,
+all of it or nothing; everything else is queued, and only the loop ever writes a part of a frame. So no interrupt and no
+other thread can tear one.
+
+Reading: the loop reads what is there and hands it on. On Windows, whose pipes no loop can watch, threads do both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from ipymcp.errors import ConnectionLost, LoopError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+__all__ = ["Reader", "Writer", "make_reader", "make_writer"]
+
+_SMALL_READ = 1 << 16
+_LARGE_READ = 1 << 20
+_F_SETPIPE_SZ = 1031
+_LARGE_FRAME = 1 << 16
+_PIPE_BUF: int = getattr(select, "PIPE_BUF", 512)
+
+
+class Writer(Protocol):
+    """The child's standard input."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted and not yet written."""
+        ...
+
+    def send(self, frame: bytes) -> None:
+        """Write one frame and a newline, from any thread, without waiting."""
+        ...
+
+    def close(self) -> None:
+        """Close the pipe; what is queued is dropped."""
+        ...
+
+    def drop(self) -> None:
+        """In a forked child: close the pipe and touch nothing else, not even a lock."""
+        ...
+
+
+class Reader(Protocol):
+    """The child's standard output or error."""
+
+    def close(self) -> None:
+        """Stop reading and close the pipe."""
+        ...
+
+    def drop(self) -> None:
+        """In a forked child: close the pipe and touch nothing else."""
+        ...
+
+
+class LoopWriter:
+    """Writes to a non-blocking pipe (POSIX)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._loop = loop
+        self._fd: int | None = fd
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._queue: deque[bytes | memoryview] = deque()
+        self._queued = 0
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted and not yet written."""
+        return self._queued
+
+    def send(self, frame: bytes) -> None:
+        """Write one frame and a newline, from any thread, without waiting."""
+        if os.getpid() != self._pid:
+            raise LoopError("this process was forked after its servers were started", hint="use them from the parent")
+        with self._lock:
+            if self._fd is None:
+                raise ConnectionLost("the connection is closed")
+            if not self._queue and len(frame) < _PIPE_BUF:
+                try:
+                    os.write(self._fd, frame + b"\n")
+                    return
+                except BlockingIOError:
+                    pass
+                except OSError as error:
+                    raise ConnectionLost(f"the server does not read any more ({error.strerror})") from error
+            parts = (frame + b"\n",) if len(frame) < _LARGE_FRAME else (frame, b"\n")
+            self._queue.extend(parts)
+            self._queued += len(frame) + 1
+        self._loop.call_soon_threadsafe(self._arm)
+
+    def close(self) -> None:
+        """Close the pipe; what is queued is dropped."""
+        with self._lock:
+            fd, self._fd = self._fd, None
+            self._queue.clear()
+            self._queued = 0
+            if fd is None:
+                return
+            if not self._loop.is_closed():
+                self._loop.remove_writer(fd)
+            os.close(fd)
+
+    def drop(self) -> None:
+        """In a forked child: close the pipe and touch nothing else, not even a lock."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _arm(self) -> None:
+        with self._lock:
+            if self._fd is not None and self._queue:
+                self._loop.add_writer(self._fd, self._write_queued)
+
+    def _write_queued(self) -> None:
+        with self._lock:
+            if self._fd is None:
+                return
+            try:
+                while self._queue:
+                    part = self._queue[0]
+                    written = os.write(self._fd, part)
+                    self._queued -= written
+                    if written < len(part):
+                        self._queue[0] = memoryview(part)[written:]
+                        return
+                    self._queue.popleft()
+            except BlockingIOError:
+                return
+            except OSError:
+                # Nobody reads any more. The reading side will say so; until then senders fail one by one.
+                self._queue.clear()
+                self._queued = 0
+            self._loop.remove_writer(self._fd)
+
+
+class LoopReader:
+    """Reads a pipe as data comes (POSIX); an empty chunk is its end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
+        os.set_blocking(fd, False)
+        self._loop = loop
+        self._fd: int | None = fd
+        self._on_chunk = on_chunk
+        self._size = _SMALL_READ
+        loop.add_reader(fd, self._read)
+
+    def close(self) -> None:
+        """Stop reading and close the pipe."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(fd)
+            os.close(fd)
+
+    def drop(self) -> None:
+        """In a forked child: close the pipe and touch nothing else."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _read(self) -> None:
+        if self._fd is None:
+            return
+        try:
+            chunk = os.read(self._fd, self._size)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.close()
+        elif len(chunk) == self._size:
+            self._widen(self._fd)
+        self._on_chunk(chunk)
+
+    def _widen(self, fd: int) -> None:
+        """Large messages come through a larger pipe; most servers never need one."""
+        if self._size == _LARGE_READ:
+            return
+        self._size = _LARGE_READ
+        if sys.platform == "linux":
+            import fcntl
+
+            with contextlib.suppress(OSError):  # a user may have only so many large pipes
+                fcntl.fcntl(fd, _F_SETPIPE_SZ, _LARGE_READ)
+
+
+class ThreadWriter:
+    """Writes to a pipe from a thread of its own (Windows)."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name="ipymcp-writer", daemon=True).start()
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted and not yet written."""
+        return self._queued
+
+    def send(self, frame: bytes) -> None:
+        """Write one frame and a newline, from any thread, without waiting."""
+        with self._changed:
+            if self._fd is None:
+                raise ConnectionLost("the connection is closed")
+            self._queue.append(frame + b"\n")
+            self._queued += len(frame) + 1
+            self._changed.notify()
+
+    def drop(self) -> None:
+        """There is no fork where this class is used."""
+
+    def close(self) -> None:
+        """Close the pipe; what is queued is dropped."""
+        with self._changed:
+            self._queue.clear()
+            self._queued = 0
+            fd, self._fd = self._fd, None
+            self._changed.notify()
+        if fd is not None:
+            os.close(fd)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._fd is None)
+                if self._fd is None:
+                    return
+                fd, frame = self._fd, memoryview(self._queue.popleft())
+            try:
+                while frame:
+                    frame = frame[os.write(fd, frame) :]
+            except OSError:
+                return
+            with self._changed:
+                self._queued = sum(map(len, self._queue))
+
+
+class ThreadReader:
+    """Reads a pipe in a thread and hands chunks to the loop, a few at a time (Windows); an empty chunk is its end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
+        self._loop = loop
+        self._fd = fd
+        self._on_chunk = on_chunk
+        self._ahead = threading.Semaphore(8)
+        self._closed = False
+        threading.Thread(target=self._run, name="ipymcp-reader", daemon=True).start()
+
+    def drop(self) -> None:
+        """There is no fork where this class is used."""
+
+    def close(self) -> None:
+        """Stop handing chunks on; the thread closes the pipe when the child's end closes."""
+        self._closed = True
+        self._ahead.release()
+
+    def _run(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            while not self._closed:
+                try:
+                    chunk = os.read(self._fd, _SMALL_READ)
+                except OSError:
+                    chunk = b""
+                self._ahead.acquire()
+                self._loop.call_soon_threadsafe(self._hand_on, chunk)
+                if not chunk:
+                    break
+        os.close(self._fd)
+
+    def _hand_on(self, chunk: bytes) -> None:
+        self._ahead.release()
+        if not self._closed:
+            self._on_chunk(chunk)
+
+
+def make_writer(loop: asyncio.AbstractEventLoop, fd: int) -> Writer:
+    """The writer this platform needs."""
+    return ThreadWriter(fd) if sys.platform == "win32" else LoopWriter(loop, fd)
+
+
+def make_reader(loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> Reader:
+    """The reader this platform needs."""
+    return ThreadReader(loop, fd, on_chunk) if sys.platform == "win32" else LoopReader(loop, fd, on_chunk)

@@ -1,0 +1,198 @@
+"""A server's process and all it started: begun in a group of its own, and ended whole.
+
+The end, in order: close its input, wait, SIGTERM to the group, wait, SIGKILL to the group. The leader is not reaped
+before its group was signalled, so that its number cannot have passed to a stranger.
+
+Source: MCP 2025-11-25 lifecycle (shutdown over stdio).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import psutil
+
+__all__ = ["SIGKILL", "Grace", "Launch", "ServerProcess", "end_descendants", "outsiders"]
+
+_POLL = 0.02
+SIGKILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to run: the program's full path and arguments, its whole environment, its folder."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How long a server may take to end, in seconds: after its input closed, and after SIGTERM."""
+
+    eof: float = 2.0
+    term: float = 3.0
+
+
+class ServerProcess:
+    """One child with its group.
+
+    Args:
+        launch: What to run.
+
+    Raises:
+        StartError: The system would not start it.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        try:
+            self.popen = subprocess.Popen(
+                list(launch.argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=launch.cwd,
+                env=dict(launch.env),
+                start_new_session=True,
+            )
+        except OSError as error:
+            what = f"{launch.argv[0]}: {error.strerror or error}"
+            hint = f"its folder was to be {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
+            raise StartError(f"could not be started ({what})", hint=hint) from error
+        self.pid = self.popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal."""
+        return self.popen.returncode
+
+    def detach_pipes(self) -> tuple[int, int, int]:
+        """The file descriptors of its standard input, output and error, from now on the caller's to close."""
+        streams = (self.popen.stdin, self.popen.stdout, self.popen.stderr)
+        fds: list[int] = []
+        for stream in streams:
+            assert stream is not None
+            fds.append(os.dup(stream.fileno()))
+            stream.close()
+        self.popen.stdin = self.popen.stdout = self.popen.stderr = None
+        return fds[0], fds[1], fds[2]
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """A future that is done when the process has ended; it is not reaped by that."""
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def settle() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        if sys.platform == "linux":
+            try:
+                pidfd = os.pidfd_open(self.pid)
+            except OSError:
+                pass
+            else:
+                loop.add_reader(pidfd, settle)
+
+                def close(_: object) -> None:
+                    loop.remove_reader(pidfd)
+                    os.close(pidfd)
+
+                ended.add_done_callback(close)
+                return ended
+
+        def wait() -> None:
+            if sys.platform == "win32":
+                self.popen.wait()
+            else:
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle)
+
+        threading.Thread(target=wait, name="ipymcp-wait", daemon=True).start()
+        return ended
+
+    def signal_group(self, number: int) -> bool:
+        """Signal everybody in the group. False if nobody is there."""
+        try:
+            if sys.platform == "win32":
+                if self.popen.poll() is not None:
+                    return False
+                self.popen.terminate()
+            else:
+                os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    async def end_group(self, ended: asyncio.Future[None], grace: Grace) -> None:
+        """See that nobody of the group is left. The input is closed already, or the leader has gone by itself."""
+        try:
+            await asyncio.wait({ended}, timeout=grace.eof)
+            self.signal_group(signal.SIGTERM)
+            deadline = time.monotonic() + grace.term
+            while time.monotonic() < deadline and not self._gone(ended):
+                await asyncio.sleep(_POLL)
+        finally:  # also when this very task is cancelled: half an end is none
+            if not self._gone(ended):
+                self.signal_group(SIGKILL)
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline and not self._gone(ended):
+            await asyncio.sleep(_POLL)
+
+    def _gone(self, ended: asyncio.Future[None]) -> bool:
+        return ended.done() and self.reap() is not None and not self.signal_group(0)
+
+    def reap(self) -> int | None:
+        """Collect the exit code, if it has ended."""
+        return self.popen.poll()
+
+
+def outsiders(pids: Iterable[int]) -> list[psutil.Process]:
+    """The descendants of these processes that left their groups. One look at the process table."""
+    import psutil
+
+    roots = set(pids)
+    children: dict[int, list[psutil.Process]] = {}
+    for process in psutil.process_iter(["ppid"]):
+        children.setdefault(process.info["ppid"], []).append(process)
+    found: list[psutil.Process] = []
+    for root in roots:
+        queue = [root]
+        while queue:
+            for child in children.get(queue.pop(), []):
+                queue.append(child.pid)
+                with contextlib.suppress(psutil.Error, OSError):
+                    child.create_time()
+                    if sys.platform == "win32" or os.getpgid(child.pid) != root:
+                        found.append(child)
+    return found
+
+
+def end_descendants(processes: Sequence[psutil.Process], grace: float) -> None:
+    """SIGTERM, wait at most `grace` seconds, SIGKILL; a process number that was given away is left alone."""
+    import psutil
+
+    alive = list(processes)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(alive, timeout=grace)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()

@@ -1,0 +1,231 @@
+"""The stdio transport: a child process, one JSON message a line, its standard error for the log.
+
+Source: MCP 2025-11-25 transports (stdio); 2026-07-28 transports/stdio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+from ipymcp.errors import ConnectionLost, ResultTooLarge
+from ipymcp.protocol.rpc import find_id
+from ipymcp.protocol.transports.lines import LineSplitter, Oversized
+from ipymcp.protocol.transports.pipes import make_reader, make_writer
+from ipymcp.protocol.transports.process import SIGKILL, Grace, Launch, ServerProcess, end_descendants, outsiders
+
+if TYPE_CHECKING:
+    from ipymcp.protocol.transports.base import Message, Receiver
+    from ipymcp.protocol.transports.pipes import Reader, Writer
+
+__all__ = ["ProcessWatch", "StdioTransport"]
+
+_LAST_WORDS = 0.5
+"""Seconds to hear the rest of a server that has ended: a grandchild may hold its pipes open for ever."""
+_STDERR_LINE = 1 << 16
+
+
+class ProcessWatch(Protocol):
+    """Told of every process, so that none outlives the kernel."""
+
+    def started(self, process: ServerProcess) -> None:
+        """It runs. Called on a worker thread."""
+        ...
+
+    def ended(self, process: ServerProcess) -> None:
+        """It and its group are gone. Called on the loop thread."""
+        ...
+
+
+class StdioTransport:
+    """A server behind the pipes of a child process.
+
+    Args:
+        launch: What to run.
+        watch: Told of the process.
+        limit: Longest line in bytes; a longer one fails its call.
+        grace: How long the server may take to end.
+    """
+
+    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
+        self._launch = launch
+        self._watch = watch
+        self._grace = grace
+        self._limit = limit
+        self._lines = LineSplitter(limit)
+        self._stderr_lines = LineSplitter(_STDERR_LINE)
+        self._process: ServerProcess | None = None
+        self._writer: Writer | None = None
+        self._readers: list[Reader] = []
+        self._receiver: Receiver | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._output_ended = asyncio.Event()
+        self._stderr_ended = asyncio.Event()
+        self._oversized_known = False
+
+    @property
+    def exit_code(self) -> int | None:
+        """The process's exit code once it has ended; negative for a signal."""
+        return self._process.exit_code if self._process else None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number."""
+        return self._process.pid if self._process else None
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted by `send` and not yet taken by the server."""
+        return self._writer.queued if self._writer else 0
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start the process."""
+        loop = asyncio.get_running_loop()
+        self._receiver = receiver
+        spawn = loop.run_in_executor(None, self._spawn)
+        try:
+            process = await asyncio.shield(spawn)
+        except asyncio.CancelledError:
+            spawn.add_done_callback(self._abandon)
+            raise
+        self._process = process
+        stdin, stdout, stderr = process.detach_pipes()
+        self._writer = make_writer(loop, stdin)
+        self._readers = [make_reader(loop, stdout, self._on_output), make_reader(loop, stderr, self._on_stderr)]
+        self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
+
+    def send(self, message: Message) -> None:
+        """Send, from any thread, without waiting."""
+        writer = self._writer
+        if writer is None:
+            raise ConnectionLost("the connection is closed")
+        writer.send(message.frame)
+
+    def abort(self, identifier: int | str | float) -> bool:
+        """There is one stream for all: the era's cancel notification has to do it."""
+        return False
+
+    async def aclose(self) -> None:
+        """Close the server's input and see it end, by force if it must be."""
+        self._closing.set()
+        if self._supervisor is not None:
+            await asyncio.shield(self._supervisor)
+
+    def close_in_fork(self) -> None:
+        """In a forked child: let go of the pipes, or the server would never see its input end."""
+        for end in (self._writer, *self._readers):
+            if end is not None:
+                end.drop()
+
+    def close_input(self) -> None:
+        """Close the server's input now, without waiting (at the interpreter's exit)."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _spawn(self) -> ServerProcess:
+        process = ServerProcess(self._launch)
+        self._watch.started(process)
+        return process
+
+    def _abandon(self, spawn: asyncio.Future[ServerProcess]) -> None:
+        """The start was given up while the process was being made: end what came of it."""
+        if spawn.cancelled() or spawn.exception() is not None:
+            return
+        process = spawn.result()
+        for fd in process.detach_pipes():
+            os.close(fd)
+        process.signal_group(SIGKILL)
+        process.popen.wait()
+        self._watch.ended(process)
+
+    async def _supervise(self, process: ServerProcess) -> None:
+        """From the start to the end of the process, whoever brings that about."""
+        ended = process.watch(asyncio.get_running_loop())
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._closing, self._output_ended)]
+        await asyncio.wait({ended, *waits}, return_when=asyncio.FIRST_COMPLETED)
+        if self._closing.is_set():
+            await self._end(process, ended)
+        else:
+            await self._hear_last_words(ended)
+            exit_code = process.reap() if ended.done() else None
+            if self._receiver is not None and not self._closing.is_set():
+                self._receiver.lost(_epitaph(exit_code, ended.done()))
+            await self._end(process, ended)
+        for wait in waits:
+            wait.cancel()
+        self._watch.ended(process)
+
+    async def _hear_last_words(self, ended: asyncio.Future[None]) -> None:
+        rest = [asyncio.ensure_future(event.wait()) for event in (self._output_ended, self._stderr_ended)]
+        await asyncio.wait({ended, *rest}, timeout=_LAST_WORDS)
+        for wait in rest:
+            wait.cancel()
+
+    async def _end(self, process: ServerProcess, ended: asyncio.Future[None]) -> None:
+        loop = asyncio.get_running_loop()
+        strays = [] if ended.done() else await loop.run_in_executor(None, outsiders, [process.pid])
+        if self._writer is not None:
+            self._writer.close()
+        await process.end_group(ended, self._grace)
+        if strays:
+            await loop.run_in_executor(None, end_descendants, strays, 1.0)
+        for reader in self._readers:
+            reader.close()
+
+    def _on_output(self, chunk: bytes) -> None:
+        if not chunk:
+            rest = self._lines.finish()
+            if rest and self._receiver is not None:
+                self._receiver.message(rest)
+            self._output_ended.set()
+            return
+        assert self._receiver is not None
+        for line in self._lines.feed(chunk):
+            if isinstance(line, Oversized):
+                self._on_oversized(line, self._receiver)
+            else:
+                self._receiver.message(line)
+
+    def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
+        """Fail the call this was the answer to as soon as its id is seen; the rest is discarded unread."""
+        if not self._oversized_known:
+            identifier = find_id(line.head, line.tail if line.done else b"")
+            if identifier is not None:
+                self._oversized_known = True
+                error = ResultTooLarge(
+                    f"the answer is larger than {self._limit:,} bytes and was discarded",
+                    limit=self._limit,
+                    hint="ask for less, or load the server with a larger max_result_bytes",
+                )
+                receiver.undelivered(identifier, error)
+        if line.done:
+            receiver.noise(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
+            self._oversized_known = False
+
+    def _on_stderr(self, chunk: bytes) -> None:
+        if chunk:
+            lines = self._stderr_lines.feed(chunk)
+        else:
+            rest = self._stderr_lines.finish()
+            lines = [rest] if rest else []
+        if lines and self._receiver is not None:
+            self._receiver.stderr(
+                [(line.head if isinstance(line, Oversized) else line).decode("utf-8", "replace") for line in lines]
+            )
+        if not chunk:
+            self._stderr_ended.set()
+
+
+def _epitaph(exit_code: int | None, ended: bool) -> str:
+    if not ended:
+        return "the server closed its output"
+    if exit_code is None or exit_code >= 0:
+        return f"the server exited with code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return f"the server was ended by {name}"

@@ -1,0 +1,392 @@
+"""One call of a tool: sent from any thread, waited for in a thread, on a loop, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ipymcp.errors import CallCancelled, CallTimeout, LoopError, McpError
+from ipymcp.protocol.rpc import Slot
+from ipymcp.runtime.waiting import Interrupts, Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from msgspec import Raw
+
+    from ipymcp.protocol.client import Client
+    from ipymcp.protocol.wire import Progress
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.server import ServerSession
+
+__all__ = ["Call", "CallOptions", "CallServices", "Presenter"]
+
+T = TypeVar("T")
+MAX_QUEUED = 64_000_000
+"""Bytes that may wait for a server to read them; who wants to send more waits."""
+_QUEUE_POLL = 0.05
+
+
+class Presenter(Protocol):
+    """Shows the user a call that takes long. Called where the caller waits."""
+
+    def progress(self, call: Call[Any]) -> None:
+        """The call reported progress."""
+        ...
+
+    def finished(self, call: Call[Any]) -> None:
+        """A call that had reported progress is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How one call is made.
+
+    Attributes:
+        timeout: Seconds without progress after which it is given up.
+        max_timeout: Seconds after which it is given up, progress or not.
+        on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on a loop of its own.
+    """
+
+    timeout: float = 30.0
+    max_timeout: float = 600.0
+    on_progress: Callable[[Progress], Any] | None = None
+
+    def changed(self, timeout: float | None, on_progress: Callable[[Progress], Any] | None) -> CallOptions:
+        """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
+        options = self
+        if timeout is not None:
+            options = replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
+        return options if on_progress is None else replace(options, on_progress=on_progress)
+
+
+@dataclass(slots=True)
+class CallServices:
+    """What all calls of a host share."""
+
+    loop: BackgroundLoop
+    handlers: BackgroundLoop
+    running: dict[int, Call[Any]]
+    presenter: Presenter | None = None
+
+
+class Call(Generic[T]):
+    """One call, running or done.
+
+    Args:
+        number: Names it in this notebook.
+        session: The server.
+        tool: The tool's exact name.
+        arguments: A JSON object.
+        options: How.
+        convert: Makes the answer's JSON a value, or raises what the caller is to see.
+        services: The host's.
+    """
+
+    __slots__ = (
+        "_client", "_convert", "_heard", "_listeners", "_services", "_slot", "arguments", "done", "number", "options",
+        "progress", "session", "started", "tool",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        session: ServerSession,
+        tool: str,
+        arguments: bytes,
+        options: CallOptions,
+        convert: Callable[[Raw], T],
+        services: CallServices,
+    ) -> None:
+        self.number = number
+        self.session = session
+        self.tool = tool
+        self.arguments = arguments
+        self.options = options
+        self.progress: Progress | None = None
+        """The last progress reported."""
+        self.done = False
+        self.started = self._heard = time.monotonic()
+        self._convert = convert
+        self._services = services
+        self._slot = Slot(self._deliver)
+        self._client: Client | None = None
+        self._listeners: list[Callable[[Progress | None], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<Call {self.number} {self.session.name}.{self.tool}, {'done' if self.done else 'running'}>"
+
+    # -- three ways to wait -------------------------------------------------------------------------------------------
+
+    def run(self) -> T:
+        """Send it and wait for it in this thread. An interrupt cancels it.
+
+        Raises:
+            KeyboardInterrupt: The user interrupted; the server was told.
+            McpError: It failed.
+        """
+        self._services.loop.refuse_own_thread()
+        waiter = Waiter()
+        with Interrupts(waiter.queue) as interrupts:
+            self._listeners.append(partial(self._wake, waiter))
+            try:
+                while not self._has_room():
+                    waiter.wait(_at(time.monotonic() + _QUEUE_POLL), interrupts)
+                self._begin()
+                if not waiter.wait(self.deadline, interrupts):
+                    self._expire()
+            except BaseException as error:
+                self._abandon(error)
+                raise
+            finally:
+                self._present_end()
+        return self._outcome()
+
+    async def arun(self) -> T:
+        """Send it and await it. Cancelling the task cancels the call.
+
+        Raises:
+            McpError: It failed.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is self._services.loop.loop:
+            raise LoopError("a call made on ipymcp's own loop", hint="make it from your own")
+        future: asyncio.Future[None] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def heard(progress: Progress | None) -> None:
+            try:
+                loop.call_soon_threadsafe(on_loop, progress, context=context)
+            except RuntimeError:  # the caller's loop was closed: nobody waits any more
+                self._give_up("the caller is gone")
+
+        def on_loop(progress: Progress | None) -> None:
+            if future.done():
+                return
+            if progress is None:
+                future.set_result(None)
+                return
+            try:
+                self._tell_progress(progress)
+            except Exception as error:  # the caller's own function failed: so does the caller's await
+                future.set_exception(error)
+
+        def check() -> asyncio.TimerHandle:
+            if self.deadline() <= time.monotonic():
+                self._expire()
+            return loop.call_later(max(self.deadline() - time.monotonic(), 0.001), recheck)
+
+        def recheck() -> None:
+            nonlocal timer
+            if not future.done() and not self.done:
+                timer = check()
+
+        self._listeners.append(heard)
+        while not self._has_room():
+            await asyncio.sleep(_QUEUE_POLL)
+        self._begin()
+        timer = check()
+        self._services.loop.pulse(loop)
+        try:
+            await future
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        finally:
+            timer.cancel()
+            self._services.loop.unpulse(loop)
+            self._present_end()
+        return self._outcome()
+
+    def submit(self) -> Call[T]:
+        """Send it and wait for nothing; `result`, `await` and `cancel` are for later."""
+        if self.options.on_progress is not None:
+            self._listeners.append(self._tell_submitted)
+        self._begin()
+        self._services.loop.call(self._watch_deadline)
+        return self
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for a submitted call.
+
+        Args:
+            timeout: Seconds to wait at most; the call goes on when they have passed.
+
+        Raises:
+            TimeoutError: It is still running.
+            KeyboardInterrupt: The user interrupted the waiting; the call goes on.
+            McpError: It failed.
+        """
+        self._services.loop.refuse_own_thread()
+        if not self.done:
+            waiter = Waiter()
+            self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
+            end = None if timeout is None else time.monotonic() + timeout
+            if not waiter.wait(None if end is None else _at(end)):
+                raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._await().__await__()
+
+    async def _await(self) -> T:
+        loop = asyncio.get_running_loop()
+        if not self.done:
+            future: asyncio.Future[None] = loop.create_future()
+
+            def settle() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            self._listen(lambda progress: None if progress else _call_soon(loop, settle))
+            self._services.loop.pulse(loop)
+            try:
+                await future
+            finally:
+                self._services.loop.unpulse(loop)
+        return self._outcome()
+
+    def cancel(self) -> bool:
+        """Give it up and tell the server, from any thread.
+
+        Returns:
+            False if it was over already.
+        """
+        error = CallCancelled(f"call {self.number} was cancelled")
+        return self._give_up("the user cancelled it", error)
+
+    def deadline(self) -> float:
+        """When it is given up, on `time.monotonic`'s clock; progress moves it."""
+        return min(self._heard + self.options.timeout, self.started + self.options.max_timeout)
+
+    # -- one life -----------------------------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        client = self._client or self.session.require()
+        self._client = client
+        if not client.queued or client.queued + len(self.arguments) <= MAX_QUEUED:
+            return True
+        if self.deadline() <= time.monotonic():
+            self.done = True
+            raise self.session.explain(self._timed_out())
+        return False
+
+    def _begin(self) -> None:
+        client = self._client or self.session.require()
+        self._client = client
+        self.session.calls += 1
+        self._services.running[self.number] = self
+        try:
+            client.call_tool(self._slot, self.tool, self.arguments)
+        except McpError as error:
+            self._finish()
+            raise self._explain(error) from error
+
+    def _deliver(self, progress: Progress | None) -> None:
+        if progress is None:
+            self._finish()
+        else:
+            self.progress = progress
+            self._heard = time.monotonic()
+        for listener in tuple(self._listeners):
+            listener(progress)
+
+    def _finish(self) -> None:
+        self.done = True
+        self._services.running.pop(self.number, None)
+
+    def _give_up(self, reason: str, error: McpError | None = None) -> bool:
+        if self._client is None or not self._client.give_up(self._slot, reason):
+            return False
+        self._slot.settle(error=error or CallCancelled(reason))
+        return True
+
+    def _abandon(self, error: BaseException) -> None:
+        interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
+        self._give_up("the user interrupted it" if interrupted else "the host gave up")
+
+    def _expire(self) -> None:
+        self._give_up("no answer in time", self._timed_out())
+
+    def _timed_out(self) -> CallTimeout:
+        total = time.monotonic() - self.started
+        if total >= self.options.max_timeout:
+            return CallTimeout(f"no answer within {self.options.max_timeout:g} s", hint="give it longer: timeout=…")
+        silence = "and no progress " if self.progress else ""
+        return CallTimeout(f"no answer {silence}within {self.options.timeout:g} s", hint="give it longer: timeout=…")
+
+    def _watch_deadline(self) -> None:
+        """On the loop: a submitted call has nobody else to watch its clock."""
+        if self.done:
+            return
+        wait = self.deadline() - time.monotonic()
+        if wait <= 0:
+            self._expire()
+        else:
+            self._services.loop.loop.call_later(wait, self._watch_deadline)
+
+    def _outcome(self) -> T:
+        error, result = self._slot.error, self._slot.result
+        if error is not None:
+            raise self._explain(error)
+        assert result is not None
+        try:
+            return self._convert(result)
+        except McpError as failure:
+            raise self._explain(failure) from failure.__cause__
+
+    def _explain(self, error: McpError) -> McpError:
+        error.tool = error.tool or self.tool
+        return self.session.explain(error)
+
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def _listen(self, listener: Callable[[Progress | None], None]) -> None:
+        self._listeners.append(listener)
+        if self.done:  # it may have been over before we listened
+            listener(None)
+
+    def _wake(self, waiter: Waiter, progress: Progress | None) -> None:
+        waiter.put(Waiter.DONE if progress is None else partial(self._tell_progress, progress))
+
+    def _tell_progress(self, progress: Progress) -> None:
+        """Where the caller waits: tell the caller's function and show the user."""
+        self._tell_function(progress)
+        presenter = self._services.presenter
+        if presenter is not None:
+            presenter.progress(self)
+
+    def _tell_function(self, progress: Progress) -> None:
+        function = self.options.on_progress
+        if function is None:
+            return
+        if inspect.iscoroutinefunction(function):
+            asyncio.run_coroutine_threadsafe(function(progress), self._services.handlers.loop)
+        else:
+            function(progress)
+
+    def _tell_submitted(self, progress: Progress | None) -> None:
+        if progress is not None:
+            self._services.handlers.call(self._tell_function, progress)
+
+    def _present_end(self) -> None:
+        presenter = self._services.presenter
+        if presenter is not None and self.progress is not None:
+            presenter.finished(self)
+
+
+def _at(moment: float) -> Callable[[], float]:
+    return lambda: moment
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:  # closed: nobody waits any more
+        return

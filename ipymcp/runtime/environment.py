@@ -1,0 +1,121 @@
+"""What a server's process is given: its environment, its program's full path, its folder.
+
+A child gets a short list of the kernel's variables and what its definition names. The list is `PASSED_ON`; a definition
+widens it by `inherit_env`: true for everything, or a list of further names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import CommandNotFound, StartError
+from ipymcp.protocol.transports.process import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ipymcp.config.definition import ServerDefinition
+
+__all__ = ["PASSED_ON", "forgotten_variable", "launch"]
+
+PASSED_ON = frozenset(
+    {
+        # who and where
+        *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TERM", "PWD", "HOSTNAME"),
+        # language and time
+        *("LANG", "LANGUAGE", "TZ", "PYTHONIOENCODING", "PYTHONUTF8"),
+        # temporary and user folders
+        *("TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+        "XDG_RUNTIME_DIR",
+        # proxies and certificates
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+        # Python, conda, Node
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "UV_CACHE_DIR", "PIP_CACHE_DIR"),
+        *("NVM_DIR", "NVM_BIN", "NODE_PATH", "VOLTA_HOME", "FNM_DIR", "npm_config_cache", "DISPLAY", "WAYLAND_DISPLAY"),
+        # Windows
+        *("APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC"),
+        *("PATHEXT", "USERNAME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH"),
+    }
+)
+"""The kernel's variables every server gets, besides those that begin with `LC_`."""
+
+_HINTS = {
+    "npx": "install Node.js, or name the program's full path",
+    "npm": "install Node.js, or name the program's full path",
+    "node": "install Node.js, or name the program's full path",
+    "uvx": "pip install uv, or run the server's own module: -- python -m …",
+    "uv": "pip install uv, or run the server's own module: -- python -m …",
+    "docker": "install Docker, or name the program's full path",
+}
+_ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
+
+
+def launch(definition: ServerDefinition, folder: str) -> Launch:
+    """What to run for this definition.
+
+    Args:
+        definition: Of a stdio server.
+        folder: Where it runs if it was not defined by a file; a `cwd` in its definition is relative to that folder.
+
+    Raises:
+        CommandNotFound: No such program.
+        StartError: Its folder does not exist.
+    """
+    assert definition.command is not None
+    cwd = os.path.normpath(os.path.join(definition.base or folder, os.path.expanduser(definition.cwd or "")))
+    if not os.path.isdir(cwd):
+        raise StartError(f"its folder does not exist: {cwd}", hint="mend cwd in its definition")
+    env = _environment(definition)
+    program = _find(definition.command, env.get("PATH", ""), cwd)
+    return Launch([program, *definition.args], env, cwd)
+
+
+def forgotten_variable(definition: ServerDefinition, stderr: Iterable[str]) -> str | None:
+    """A variable the server's last words name, that is set here and was not passed on."""
+    given = _environment(definition)
+    for line in stderr:
+        for name in _ENV_NAME.findall(line):
+            if name in os.environ and name not in given:
+                return name
+    return None
+
+
+def _environment(definition: ServerDefinition) -> dict[str, str]:
+    inherit = definition.inherit_env
+    if inherit is True:
+        env = dict(os.environ)
+    else:
+        names = PASSED_ON.union(inherit or ())
+        env = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
+    env["PATH"] = _safe_path(env.get("PATH", os.defpath))
+    env.update(definition.env)
+    return env
+
+
+def _safe_path(path: str) -> str:
+    """Without empty and relative entries, which would let a stranger's folder stand in for the system's."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+
+
+def _find(command: str, path: str, cwd: str) -> str:
+    if os.path.dirname(command):
+        candidate = os.path.join(cwd, os.path.expanduser(command))
+        found = shutil.which(candidate)
+        where = candidate
+    else:
+        # Last, where this kernel's own programs are: a kernel is often started without its environment's folder on PATH.
+        own = str(Path(sys.executable).parent)
+        found = shutil.which(command, path=os.pathsep.join(filter(None, (path, own))))
+        where = f"{command}, on the PATH"
+    if found is None:
+        raise CommandNotFound(
+            f"there is no program {command!r} (looked for {where})",
+            hint=_HINTS.get(command.removesuffix(".exe"), "install it, or name its full path"),
+        )
+    return found

@@ -1,0 +1,57 @@
+"""What changes, told upwards. Subscribers are called where it happens, mostly on the loop thread, and must not block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Event", "Events", "ServerChanged", "ToolsChanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChanged:
+    """A server is in another state, or there is news of the one it is in."""
+
+    server: str
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged:
+    """A server has other tools than before; names as the server has them."""
+
+    server: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+Event: TypeAlias = ServerChanged | ToolsChanged
+
+
+class Events:
+    """The host's subscribers."""
+
+    def __init__(self) -> None:
+        self._subscribers: tuple[Callable[[Event], None], ...] = ()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
+        """Have it called with every event from now on.
+
+        Returns:
+            What ends that.
+        """
+        self._subscribers = (*self._subscribers, subscriber)
+
+        def unsubscribe() -> None:
+            self._subscribers = tuple(known for known in self._subscribers if known is not subscriber)
+
+        return unsubscribe
+
+    def emit(self, event: Event) -> None:
+        """Tell everybody."""
+        for subscriber in self._subscribers:
+            subscriber(event)

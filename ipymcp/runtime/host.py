@@ -1,0 +1,264 @@
+"""The host: all servers of one notebook, their lives, their calls, and the end of it all.
+
+Coroutines here belong to the background loop; `tools` and `notebook` reach them through it. Everything else may be
+called from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ipymcp import __version__
+from ipymcp.errors import UnknownName
+from ipymcp.protocol.eras import Identity
+from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
+from ipymcp.runtime.events import Events
+from ipymcp.runtime.loop import BackgroundLoop
+from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
+from ipymcp.runtime.reaper import Reaper, end_all_now
+from ipymcp.runtime.server import ServerSession, Services, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from msgspec import Raw
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.runtime.catalog import ToolEntry
+
+__all__ = ["Host"]
+
+T = TypeVar("T")
+
+
+class Host:
+    """The servers of this notebook.
+
+    Args:
+        folder: Where servers run unless their definition says otherwise; the working folder by default.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = os.path.abspath(folder or os.getcwd())
+        self.sessions: Mapping[str, ServerSession] = {}
+        """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
+        self.events = Events()
+        self.loop = BackgroundLoop("ipymcp-loop")
+        self.handlers = BackgroundLoop("ipymcp-handlers")
+        """Runs the user's own coroutines and callbacks."""
+        self.running: dict[int, Call[Any]] = {}
+        self._numbers = itertools.count(1)
+        self._reaper = Reaper()
+        self._calls = CallServices(self.loop, self.handlers, self.running)
+        self._services = Services(
+            loop=self.loop,
+            reaper=self._reaper,
+            events=self.events,
+            identity=Identity("ipymcp", __version__),
+            folder=self.folder,
+            max_starting=max(8, 2 * (os.cpu_count() or 1)),
+        )
+        _end_with_process(self)
+
+    # -- servers, on the loop -----------------------------------------------------------------------------------------
+
+    async def load(self, definitions: Iterable[ServerDefinition], *, wait: bool = True) -> list[ServerSession]:
+        """Have these servers, started. A second identical load is a no-op; a changed one restarts.
+
+        Args:
+            definitions: What to run.
+            wait: Until each is ready or has failed.
+        """
+        sessions = [await self._have(definition) for definition in definitions]
+        if wait:
+            await asyncio.gather(*(session.settled() for session in sessions))
+        return sessions
+
+    async def start(self, names: Sequence[str]) -> list[ServerSession]:
+        """Start these, and wait until each is ready or has failed."""
+        sessions = [self.find(name) for name in names]
+        for session in sessions:
+            if session.state is not State.READY:
+                session.start()
+        await asyncio.gather(*(session.settled() for session in sessions))
+        return sessions
+
+    async def stop(self, names: Sequence[str], state: State = State.STOPPED) -> list[ServerSession]:
+        """Stop these, and wait until they have ended."""
+        sessions = [self.find(name) for name in names]
+        await asyncio.gather(*(session.stop(state) for session in sessions))
+        return sessions
+
+    async def restart(self, names: Sequence[str]) -> list[ServerSession]:
+        """Stop and start these."""
+        await self.stop(names)
+        return await self.start(names)
+
+    async def unload(self, names: Sequence[str]) -> None:
+        """Stop these and forget them."""
+        sessions = await self.stop(names)
+        gone = {session.name for session in sessions}
+        self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
+
+    async def _have(self, definition: ServerDefinition) -> ServerSession:
+        session = self.sessions.get(definition.name)
+        if session is not None and session.definition != definition:
+            await session.stop()
+            session = None
+        if session is None:
+            session = ServerSession(definition, self._services)
+            self.sessions = {**self.sessions, definition.name: session}
+        if session.state is not State.READY and not definition.disabled:
+            session.start()
+        return session
+
+    # -- looking up ---------------------------------------------------------------------------------------------------
+
+    def aliases(self) -> dict[str, str]:
+        """What to type for each server: `{name: identifier}`."""
+        return aliases(self.sessions, RESERVED_HOST)
+
+    def find(self, name: str) -> ServerSession:
+        """The server of this name, or of this alias.
+
+        Raises:
+            UnknownName: There is none; the hint names the nearest.
+        """
+        session = self.sessions.get(name)
+        if session is not None:
+            return session
+        for exact, alias in self.aliases().items():
+            if alias == name:
+                return self.sessions[exact]
+        hint = nearest(name, self.sessions) or (
+            f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
+        )
+        raise UnknownName(f"there is no server {name!r}", hint=hint)
+
+    def resolve(self, path: str) -> tuple[ServerSession, str]:
+        """Split `server.tool`, at the longest name of a server; `server__tool` is understood too.
+
+        Raises:
+            UnknownName: No server of that name.
+        """
+        known = {**{alias: name for name, alias in self.aliases().items()}, **{name: name for name in self.sessions}}
+        for separator in (".", "__"):
+            owners = [name for name in known if path.startswith(name + separator)]
+            if owners:
+                owner = max(owners, key=len)
+                return self.sessions[known[owner]], path[len(owner) + len(separator) :]
+        server, _, tool = path.partition(".")
+        if not tool and server in known:
+            session = self.sessions[known[server]]
+            raise UnknownName(
+                f"{path!r} names a server; a tool is {server}.TOOL", hint=f"its tools: %mcp tools {session.name}"
+            )
+        self.find(server)
+        raise UnknownName(f"there is no tool {path!r}", hint="a tool is named SERVER.TOOL")
+
+    def entry(self, session: ServerSession, tool: str) -> ToolEntry:
+        """One tool of a server, by its own name or what a user types for it.
+
+        Raises:
+            UnknownName: It has none of that name; the hint names the nearest.
+        """
+        entry = session.catalog.find(tool)
+        if entry is not None:
+            return entry
+        if session.client is None:
+            session.require()
+        hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
+        raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
+
+    def settle(self, session: ServerSession) -> None:
+        """Wait, in any thread, for a server that is starting."""
+        if session.state.is_moving:
+            self.loop.run(session.settled())
+
+    async def asettle(self, session: ServerSession) -> None:
+        """The same, awaited on the caller's loop."""
+        if session.state.is_moving:
+            await self.loop.arun(session.settled())
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def new_call(
+        self,
+        session: ServerSession,
+        tool: str,
+        arguments: bytes,
+        options: CallOptions,
+        convert: Callable[[Raw], T],
+    ) -> Call[T]:
+        """A call not yet sent."""
+        return Call(next(self._numbers), session, tool, arguments, options, convert, self._calls)
+
+    @property
+    def presenter(self) -> Presenter | None:
+        """Shows calls that take long."""
+        return self._calls.presenter
+
+    @presenter.setter
+    def presenter(self, presenter: Presenter | None) -> None:
+        self._calls.presenter = presenter
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def _stop_all(self) -> None:
+        await self.stop(list(self.sessions))
+
+    def close(self) -> None:
+        """Stop all servers in good order, and the background loops."""
+        if self.loop.is_running:
+            self.loop.run(self._stop_all())
+        self._reaper.close()
+        self.loop.stop()
+        self.handlers.stop()
+
+    async def aclose(self) -> None:
+        """The same, awaited."""
+        if self.loop.is_running:
+            await self.loop.arun(self._stop_all())
+        self._reaper.close()
+        self.loop.stop()
+        self.handlers.stop()
+
+    def close_at_exit(self) -> None:
+        """At the interpreter's exit: no process of ours is left, and it takes two seconds at most."""
+        if not self.loop.is_running:
+            return
+        self._services.closing = True
+        for session in self.sessions.values():
+            session.close_input()
+        end_all_now(self._reaper.processes)
+
+    def close_in_fork(self) -> None:
+        """In a forked child: the servers are the parent's. Let go of their pipes."""
+        for session in self.sessions.values():
+            session.close_in_fork()
+        self._reaper.close_in_fork()
+
+
+def _end_with_process(host: Host) -> None:
+    """Hook the host to the process's end and to its forks, without keeping it alive."""
+    reference = weakref.ref(host)
+
+    def at_exit() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.close_at_exit()
+
+    def in_child() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.close_in_fork()
+
+    atexit.register(at_exit)
+    weakref.finalize(host, atexit.unregister, at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=in_child)

@@ -1,0 +1,138 @@
+"""No process of a server outlives the kernel: the kernel's side of the reaper, and the end at interpreter exit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.protocol.transports.process import SIGKILL, end_descendants, outsiders
+from ipymcp.runtime import reaper_child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ipymcp.protocol.transports.process import ServerProcess
+
+__all__ = ["Reaper", "end_all_now"]
+
+_EXIT_NOTICE = 0.4
+_EXIT_TERM = 0.8
+
+
+class Reaper:
+    """One small process per kernel, started with the first server; see `reaper_child`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pipe: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: dict[int, ServerProcess] = {}
+
+    @property
+    def processes(self) -> list[ServerProcess]:
+        """The servers' processes now alive."""
+        return list(self._processes.values())
+
+    def started(self, process: ServerProcess) -> None:
+        """Put its group on the list."""
+        self._processes[process.pid] = process
+        self._tell(f"+ {process.pid} {reaper_child.start_time(process.pid)}\n")
+
+    def ended(self, process: ServerProcess) -> None:
+        """Take its group off the list."""
+        self._processes.pop(process.pid, None)
+        self._tell(f"- {process.pid}\n")
+
+    def close(self) -> None:
+        """Let the reaper go; it ends whatever is still on its list."""
+        with self._lock:
+            pipe, self._pipe = self._pipe, None
+            process, self._process = self._process, None
+        if pipe is not None:
+            os.close(pipe)
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            process.returncode = process.returncode or 0  # it ends by itself; nobody waits for it any more
+
+    def close_in_fork(self) -> None:
+        """In a forked child: let go of the pipe, or the reaper would outlive the kernel with it. Touches no lock."""
+        pipe, self._pipe = self._pipe, None
+        self._process = None
+        self._processes = {}
+        if pipe is not None:
+            os.close(pipe)
+
+    def _tell(self, line: str) -> None:
+        if sys.platform == "win32":
+            return
+        with self._lock:
+            try:
+                if self._pipe is None:
+                    self._pipe = self._start()
+                os.write(self._pipe, line.encode())
+            except OSError:
+                # The reaper itself was killed. A new one takes over the whole list.
+                with contextlib.suppress(OSError):
+                    self._restart()
+
+    def _start(self) -> int:
+        theirs, ours = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(Path(reaper_child.__file__))],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return ours
+
+    def _restart(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)
+        if self._process is not None:
+            self._process.poll()
+        self._pipe = self._start()
+        for pid in list(self._processes):
+            os.write(self._pipe, f"+ {pid} {reaper_child.start_time(pid)}\n".encode())
+
+
+def end_all_now(processes: Iterable[ServerProcess]) -> None:
+    """At the interpreter's exit: end all of them, strays too, within two seconds. Their inputs are closed already."""
+    alive = list(processes)
+    if not alive:
+        return
+    strays = outsiders(process.pid for process in alive)
+    alive = _wait(alive, _EXIT_NOTICE)
+    for process in alive:
+        process.signal_group(signal.SIGTERM)
+    alive = _wait(alive, _EXIT_TERM)
+    for process in alive:
+        process.signal_group(SIGKILL)
+    _wait(alive, 0.2)
+    end_descendants(strays, 0.3)
+
+
+def _wait(processes: list[ServerProcess], seconds: float) -> list[ServerProcess]:
+    """Those still there after at most this long."""
+    deadline = time.monotonic() + seconds
+    while processes:
+        processes = [process for process in processes if process.reap() is None or process.signal_group(0)]
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.01)
+    return processes

@@ -1,0 +1,401 @@
+"""One configured server's life in this notebook: a state machine owned by one task on the background loop.
+
+    disabled -> stopped -> starting -> ready -> (error | stopped), and restarting between a death and the next start
+
+Only the owner task moves it. Starts that failed are tried again, servers that died are started again, up to three times
+in a row, after 1, 2 and 4 seconds; a call in flight is never sent again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import (
+    CommandNotFound,
+    ConnectionLost,
+    McpError,
+    ProtocolError,
+    RpcError,
+    ServerError,
+    ServerStopped,
+    StartError,
+)
+from ipymcp.protocol.client import Client
+from ipymcp.protocol.transports.stdio import StdioTransport
+from ipymcp.runtime import catalog as catalogs
+from ipymcp.runtime.environment import forgotten_variable, launch
+from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
+from ipymcp.runtime.logs import RollingLog
+
+if TYPE_CHECKING:
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.protocol.client import EraChoice
+    from ipymcp.protocol.eras import Identity
+    from ipymcp.protocol.wire import ToolDefinition
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.reaper import Reaper
+
+__all__ = ["ServerSession", "Services", "State"]
+
+RETRY_DELAYS = (1.0, 2.0, 4.0)
+HEALTHY_AFTER = 30.0
+"""Seconds after which a server that dies is not called a server that keeps dying."""
+DOWNLOAD_HINT_AFTER = 10.0
+REFRESH_PAUSE = 0.25
+"""Seconds between a change of the tool list and asking for it: a flood of notices is one question."""
+_DOWNLOADERS = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "docker", "podman", "pipx"})
+
+
+class State(str, Enum):
+    """Where a server is in its life."""
+
+    DISABLED = "disabled"
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    ERROR = "error"
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it will be another soon, by itself."""
+        return self in (State.STARTING, State.RESTARTING)
+
+
+@dataclass
+class Services:
+    """What all sessions of a host share."""
+
+    loop: BackgroundLoop
+    reaper: Reaper
+    events: Events
+    identity: Identity
+    folder: str
+    """Where servers run unless their definition says otherwise."""
+    max_starting: int
+    eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
+    """The era each definition answered in, by its digest."""
+    closing: bool = False
+    _starts: asyncio.Semaphore | None = None
+
+    @property
+    def starts(self) -> asyncio.Semaphore:
+        """Holds back the servers that start at once; belongs to the loop."""
+        if self._starts is None:
+            self._starts = asyncio.Semaphore(self.max_starting)
+        return self._starts
+
+
+class ServerSession:
+    """ipymcp's live link to one server, for this notebook.
+
+    Args:
+        definition: What to run.
+        services: The host's.
+    """
+
+    def __init__(self, definition: ServerDefinition, services: Services) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.state = State.DISABLED if definition.disabled else State.STOPPED
+        self.catalog: Catalog = catalogs.EMPTY
+        self.log = RollingLog(definition.name)
+        self.client: Client | None = None
+        """Set while the server is ready."""
+        self.error: McpError | None = None
+        """Why it is in the state `error`."""
+        self.last_error = ""
+        """The last failure of any kind, one line."""
+        self.calls = 0
+        self.ready_since: float | None = None
+        """On `time.monotonic`'s clock."""
+        self._services = services
+        self._link: _Link | None = None
+        self._links = itertools.count(1)
+        self._log_start = 0
+        self._owner: asyncio.Task[None] | None = None
+        self._changed: asyncio.Future[None] | None = None
+
+    @property
+    def protocol_version(self) -> str:
+        """The version settled with the server, or the empty string."""
+        return self.client.era.version if self.client else ""
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number while it runs."""
+        return self._link.transport.pid if self._link else None
+
+    # -- commands, on the loop ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to start it, if it is not running. Whoever wants to wait awaits `settled`."""
+        if self._owner is not None and not self._owner.done():
+            return
+        self.error = None
+        self._move(State.STARTING)
+        self._owner = self._services.loop.spawn(self._own(), f"ipymcp-server-{self.name}")
+
+    async def stop(self, state: State = State.STOPPED) -> None:
+        """End it and wait until it has ended."""
+        owner, self._owner = self._owner, None
+        if owner is not None and not owner.done():
+            owner.cancel()
+            await asyncio.wait({owner})
+        self.error = None
+        self._move(state)
+
+    async def settled(self) -> None:
+        """Wait until it is ready, has failed or was stopped."""
+        while self.state.is_moving:
+            if self._changed is None:
+                self._changed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._changed)
+
+    # -- for callers, from any thread ---------------------------------------------------------------------------------
+
+    def require(self) -> Client:
+        """The live connection.
+
+        Raises:
+            ServerError: It is not ready; the message says why and the hint what to do.
+        """
+        client = self.client
+        if client is not None:
+            return client
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.state is State.DISABLED:
+            raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {self.name}")
+        raise ServerStopped(f"is {self.state.value}", server=self.name, hint=f"%mcp start {self.name}")
+
+    def explain(self, error: McpError) -> McpError:
+        """The same error, with this server's name and, where the server is to blame, its last words."""
+        error.server = error.server or self.name
+        if isinstance(error, ServerError) and not isinstance(error, CommandNotFound) and not error.stderr:
+            error.stderr = self.log.last_words(since=self._log_start)
+            transport = self._link.transport if self._link else None
+            error.exit_code = error.exit_code if error.exit_code is not None else (transport and transport.exit_code)
+            if error.stderr:
+                error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
+            if error.hint is None:
+                variable = forgotten_variable(self.definition, error.stderr)
+                error.hint = (
+                    f"{variable} is set here but not passed on: add it by --env {variable}"
+                    if variable
+                    else f"%mcp logs {self.name} · %mcp restart {self.name}"
+                )
+        self.last_error = error.message
+        return error
+
+    def close_input(self) -> None:
+        """At the interpreter's exit: close the server's input, now."""
+        if self._link is not None:
+            self._link.transport.close_input()
+
+    def close_in_fork(self) -> None:
+        """In a forked child: let go of the server's pipes."""
+        if self._link is not None:
+            self._link.transport.close_in_fork()
+
+    # -- the owner task -----------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        failures = 0
+        while True:
+            try:
+                async with self._services.starts:
+                    link = await self._connect()
+            except McpError as error:
+                failure = self.explain(_start_failure(error))
+                retry = isinstance(error, (ConnectionLost, RpcError))
+            else:
+                born = time.monotonic()
+                try:
+                    reason = await self._live(link)
+                finally:
+                    self.client = self.ready_since = None
+                    await link.client.aclose()
+                if time.monotonic() - born >= HEALTHY_AFTER:
+                    failures = 0
+                failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
+                retry = self.definition.restart
+            if not retry or failures >= len(RETRY_DELAYS) or self._services.closing:
+                self.error = failure
+                self.log.add("host", "error", failure.message)
+                self._move(State.ERROR, failure.message)
+                return
+            delay = RETRY_DELAYS[failures]
+            failures += 1
+            detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(RETRY_DELAYS)})"
+            self.log.add("host", "warning", detail)
+            self._move(State.RESTARTING, detail)
+            await asyncio.sleep(delay)
+
+    async def _live(self, link: _Link) -> str:
+        """From ready to the end of the connection; the reason of its end."""
+        self.client = link.client
+        self.ready_since = time.monotonic()
+        self._move(State.READY)
+        tasks = [self._services.loop.spawn(self._keep_fresh(link), f"ipymcp-refresh-{self.name}")]
+        if link.client.era.kind == "stateless" and _announces_tools(link.client):
+            tasks.append(self._services.loop.spawn(self._subscribe(link), f"ipymcp-listen-{self.name}"))
+        try:
+            return await link.ended
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _connect(self) -> _Link:
+        """One start: the process, the protocol, the tools."""
+        if self.definition.command is None:
+            raise StartError("is a remote server, which ipymcp does not reach yet", hint="load one that has a command")
+        digest = self.definition.digest()
+        era = self.definition.era
+        if era == "auto":
+            era = self._services.eras.get(digest, "auto")
+        try:
+            link = await self._open(era)
+        except (ConnectionLost, RpcError) as error:
+            self._services.eras.pop(digest, None)
+            if self.definition.era != "auto":
+                raise
+            if isinstance(error, ConnectionLost) and era == "auto":
+                self.log.add(
+                    "host", "info", "it ended on the question which era it speaks; asking for the handshake only"
+                )
+                link = await self._open("legacy")
+            elif era != "auto":
+                link = await self._open("auto")
+            else:
+                raise
+        if link.client.era_was_answered:
+            self._services.eras[digest] = "modern" if link.client.era.kind == "stateless" else "legacy"
+        return link
+
+    async def _open(self, era: EraChoice) -> _Link:
+        seconds = self.definition.start_timeout
+        transport = StdioTransport(
+            launch(self.definition, self._services.folder),
+            self._services.reaper,
+            limit=self.definition.max_result_bytes,
+        )
+        link = _Link(self, transport, next(self._links), self._services.identity)
+        self._link = link
+        self._log_start = self.log.total
+        hint = asyncio.get_running_loop().call_later(DOWNLOAD_HINT_AFTER, self._suspect_download)
+        try:
+            async with asyncio.timeout(seconds):
+                await link.client.open(era)
+                self._adopt(await link.client.list_tools(timeout=seconds))
+        except TimeoutError as error:
+            await link.client.aclose("the start failed")
+            raise StartError(f"did not answer within {seconds:g} s") from error
+        except BaseException:
+            await link.client.aclose("the start failed")
+            raise
+        finally:
+            hint.cancel()
+        return link
+
+    def _suspect_download(self) -> None:
+        program = (self.definition.command or "").rpartition("/")[2]
+        if self.state.is_moving and program in _DOWNLOADERS:
+            self._tell("still starting; downloading?")
+
+    # -- the catalog --------------------------------------------------------------------------------------------------
+
+    def _adopt(self, definitions: list[ToolDefinition]) -> None:
+        old = self.catalog
+        self.catalog = new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
+        added = tuple(name for name in new.tools if name not in old.tools)
+        removed = tuple(name for name in old.tools if name not in new.tools)
+        if self.state is State.READY:
+            self.log.add(
+                "host", "info", f"tools changed: {len(added)} new, {len(removed)} gone, {len(new.tools)} in all"
+            )
+        self._services.events.emit(ToolsChanged(self.name, added, removed))
+
+    async def _keep_fresh(self, link: _Link) -> None:
+        """Ask for the tools again when they changed, once for a flood of notices."""
+        while True:
+            await link.tools_dirty.wait()
+            await asyncio.sleep(REFRESH_PAUSE)
+            link.tools_dirty.clear()
+            try:
+                self._adopt(await link.client.list_tools(timeout=self.definition.timeout))
+            except ConnectionLost:
+                return
+            except McpError as error:
+                self.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
+
+    async def _subscribe(self, link: _Link) -> None:
+        """Stateless era: hold a subscription, and take it again when the server ends it."""
+        delay = 1.0
+        while True:
+            try:
+                await link.client.listen()
+            except RpcError as error:
+                self.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
+                return
+            except ConnectionLost:
+                pass
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 60.0)
+            link.tools_dirty.set()
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def _move(self, state: State, detail: str = "") -> None:
+        self.state = state
+        self._tell(detail)
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = None
+
+    def _tell(self, detail: str) -> None:
+        self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
+
+
+class _Link:
+    """One connection of a session, and what it hears."""
+
+    def __init__(self, session: ServerSession, transport: StdioTransport, number: int, identity: Identity) -> None:
+        self.transport = transport
+        self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.tools_dirty = asyncio.Event()
+        self._log = session.log
+
+    def tools_changed(self) -> None:
+        self.tools_dirty.set()
+
+    def log(self, level: str, text: str) -> None:
+        self._log.add("server", level, text)
+
+    def noise(self, text: str) -> None:
+        self._log.add("host", "warning", text)
+
+    def stderr(self, lines: list[str]) -> None:
+        self._log.add_stderr(lines)
+
+    def lost(self, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
+
+
+def _start_failure(error: McpError) -> McpError:
+    if isinstance(error, (StartError, ProtocolError)):
+        return error
+    return StartError(f"did not start: {error.message}", hint=error.hint)
+
+
+def _announces_tools(client: Client) -> bool:
+    tools = client.capabilities.get("tools")
+    return isinstance(tools, dict) and bool(tools.get("listChanged"))

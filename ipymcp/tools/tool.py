@@ -1,0 +1,278 @@
+"""One tool as a Python function: called, awaited, submitted, inspected.
+
+What IPython, jedi and `inspect` show of a function is a property of its class, so a tool that somebody looks at gets a
+class of its own, made at the first attribute access; ten thousand tools in a catalog cost nothing until then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import CallError, ToolError, UnknownName
+from ipymcp.protocol import wire
+from ipymcp.runtime.calls import CallOptions
+from ipymcp.tools.docstring import docstring
+from ipymcp.tools.results import ToolResult
+from ipymcp.tools.schema import ToolSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from msgspec import Raw
+
+    from ipymcp.protocol.wire import Progress
+    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.server import ServerSession
+
+__all__ = ["AsyncTool", "Tool", "ToolFactory"]
+
+
+class ToolFactory:
+    """Makes the tools of one host and keeps what is costly to make.
+
+    Args:
+        host: Where calls go.
+        check: Called with server and tool before each call; raises `PolicyError` where it must not be.
+    """
+
+    def __init__(self, host: Host, check: Callable[[str, str], None]) -> None:
+        self.host = host
+        self.check = check
+        self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
+        self._classes: dict[tuple[str, str], tuple[ToolEntry, type[Tool], type[AsyncTool]]] = {}
+
+    def schema(self, entry: ToolEntry) -> ToolSchema:
+        """The input schema of a tool, for Python."""
+        key = (entry.server, entry.name)
+        known = self._schemas.get(key)
+        if known is None or known[0] is not entry:
+            known = (entry, ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name))
+            self._schemas[key] = known
+        return known[1]
+
+    def tool(self, entry: ToolEntry, options: CallOptions | None = None) -> Tool:
+        """The tool as the user gets it, with a signature and a docstring of its own."""
+        return self._class_of(entry)[1](self, entry.server, entry.name, options)
+
+    def async_tool(self, tool: Tool) -> AsyncTool:
+        """The same tool, to be awaited."""
+        entry = tool.entry()
+        return self._class_of(entry)[2](self, entry.server, entry.name, tool._options)
+
+    def _class_of(self, entry: ToolEntry) -> tuple[ToolEntry, type[Tool], type[AsyncTool]]:
+        key = (entry.server, entry.name)
+        known = self._classes.get(key)
+        if known is None or known[0] is not entry:
+            schema = self.schema(entry)
+            text = _describe(entry, schema)
+            known = (
+                entry,
+                _specialised(Tool, entry.alias, schema.signature, text),
+                _specialised(AsyncTool, entry.alias, schema.signature, text),
+            )
+            self._classes[key] = known
+        return known
+
+
+class Tool:
+    """A tool of an MCP server, called like a function.
+
+    Required arguments are positional in the schema's order, optional ones by keyword. `.aio` is the same to be awaited,
+    `.submit` starts it and returns a `Call`, `.options` changes how it is called.
+    """
+
+    def __init__(self, factory: ToolFactory, server: str, name: str, options: CallOptions | None = None) -> None:
+        self._factory = factory
+        self._server = server
+        self._name = name
+        self._options = options
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:
+        """Call the tool and wait for its result."""
+        return self._prepare(args, kwargs).run()
+
+    @property
+    def aio(self) -> AsyncTool:
+        """The same tool, to be awaited."""
+        return self._factory.async_tool(self)
+
+    def submit(self, /, *args: Any, **kwargs: Any) -> Call[ToolResult]:
+        """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
+        return self._prepare(args, kwargs).submit()
+
+    def options(
+        self, *, timeout: float | None = None, on_progress: Callable[[Progress], Any] | None = None
+    ) -> Tool:
+        """The same tool, called otherwise.
+
+        Args:
+            timeout: Seconds it may go without progress.
+            on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
+        """
+        options = self._call_options(self._session()).changed(timeout, on_progress)
+        return self._factory.tool(self.entry(), options)
+
+    def call(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call it with a ready mapping of its exact argument names."""
+        return self._prepare_mapping(arguments).run()
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._server
+
+    @property
+    def name(self) -> str:
+        """The tool's exact name."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What the server says it does."""
+        return self.entry().definition.description or ""
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """Its input schema, verbatim."""
+        return wire.loads(self.entry().definition.inputSchema)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """Its output schema, verbatim, if it has one."""
+        raw = self.entry().definition.outputSchema
+        return wire.loads(raw) if len(raw) else None
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The server's hints, such as `readOnlyHint`; missing ones are unknown."""
+        raw = self.entry().definition.annotations
+        return wire.loads(raw) if len(raw) else {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self._factory.schema(self.entry()).signature
+
+    def __repr__(self) -> str:
+        try:
+            entry = self.entry()
+        except UnknownName:
+            return f"<tool {self._server}.{self._name}, gone>"
+        line = f"{self._server}.{entry.alias}{self.__signature__.replace(return_annotation=inspect.Signature.empty)}"
+        return f"{line}\n    {entry.first_line}" if entry.first_line else line
+
+    def entry(self) -> ToolEntry:
+        """What the catalog now has of it.
+
+        Raises:
+            UnknownName: The server has it no more.
+        """
+        session = self._session()
+        return session.catalog.tools.get(self._name) or self._factory.host.entry(session, self._name)
+
+    def _session(self) -> ServerSession:
+        host = self._factory.host
+        return host.sessions.get(self._server) or host.find(self._server)
+
+    def _call_options(self, session: ServerSession) -> CallOptions:
+        return self._options or CallOptions(session.definition.timeout, session.definition.max_timeout)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
+        session = self._session()
+        if session.client is None:
+            self._factory.host.settle(session)
+        entry = self.entry()
+        return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
+
+    def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        session = self._session()
+        if session.client is None:
+            self._factory.host.settle(session)
+        entry = self.entry()
+        return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
+
+    async def _aprepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
+        session = self._session()
+        if session.client is None:
+            await self._factory.host.asettle(session)
+        entry = self.entry()
+        return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
+
+    def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        self._factory.check(self._server, entry.name)
+        output_schema = entry.definition.outputSchema
+
+        def convert(raw: Raw) -> ToolResult:
+            return _result(raw, entry.server, entry.name, bytes(output_schema) if len(output_schema) else None)
+
+        options = self._call_options(session)
+        return self._factory.host.new_call(session, entry.name, wire.encode(arguments), options, convert)
+
+
+class AsyncTool(Tool):
+    """A tool whose call is awaited."""
+
+    async def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:  # type: ignore[override]
+        """Call the tool and await its result."""
+        return await (await self._aprepare(args, kwargs)).arun()
+
+
+def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
+    """The answer as a value.
+
+    Raises:
+        ToolError: The tool says it failed.
+        CallError: The answer is none yet, or none at all.
+    """
+    try:
+        kind = wire.decode(raw, wire.CallToolResult).resultType
+    except ValueError as error:
+        raise CallError(f"its answer is not what MCP says ({error})", hint="a fault of the server") from error
+    if kind == "input_required":
+        raise CallError("asks for input from the user, which ipymcp cannot give yet", hint="try --era legacy")
+    if kind != "complete":
+        raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
+    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
+    if result.is_error:
+        raise ToolError(_first_lines(result.text), result=result, hint="the tool's own message; .result has all of it")
+    return result
+
+
+def _first_lines(text: str, limit: int = 300) -> str:
+    line = " / ".join(part.strip() for part in text.strip().splitlines() if part.strip()) or "failed without a word"
+    return line if len(line) <= limit else line[:limit] + "…"
+
+
+def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
+    definition = entry.definition
+    return docstring(
+        definition.title,
+        definition.description,
+        schema.parameters,
+        wire.loads(definition.outputSchema) if len(definition.outputSchema) else None,
+        wire.loads(definition.annotations) if len(definition.annotations) else None,
+        server=entry.server,
+        tool=entry.name,
+    )
+
+
+def _specialised(base: type[Any], name: str, signature: inspect.Signature, text: str) -> type[Any]:
+    """A subclass whose call has this signature, which is what inspection and jedi read."""
+    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    bound = base.__call__
+
+    if inspect.iscoroutinefunction(bound):
+
+        async def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:  # noqa: N807
+            return await bound(self, *args, **kwargs)
+
+    else:
+
+        def __call__(self: Any, /, *args: Any, **kwargs: Any) -> ToolResult:  # noqa: N807
+            return bound(self, *args, **kwargs)
+
+    __call__.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])  # type: ignore[attr-defined]
+    __call__.__doc__ = text
+    return type(name, (base,), {"__call__": __call__, "__doc__": text, "__module__": "ipymcp", "__signature__": signature})

@@ -1,0 +1,371 @@
+"""Config documents, files and mappings as server definitions, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.files import JSON5_MAX_BYTES, from_mapping, read
+from ipymcp.config.formats import definitions
+from ipymcp.errors import ConfigError
+
+SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
+PROGRAM = 'put the program in "command" and each of its arguments in "args"'
+TABLE = 'write an object of texts, such as {"NAME": "value"}'
+
+
+def one(**values: Any) -> ServerDefinition:
+    """The definition of a server `fs` in a file `mcp.json`."""
+    return definitions({"mcpServers": {"fs": values}}, origin="mcp.json", base="/work")["fs"]
+
+
+def refused(call: Any, *args: Any, **options: Any) -> tuple[str, str | None]:
+    """The message and the hint of the ConfigError that a call raises."""
+    with pytest.raises(ConfigError) as caught:
+        call(*args, **options)
+    return str(caught.value), caught.value.hint
+
+
+def test_a_command_alone_has_the_documented_defaults() -> None:
+    assert one(command="npx") == ServerDefinition(
+        name="fs", command="npx", args=(), env={}, cwd=None, url=None, headers={}, transport="stdio", era="auto",
+        timeout=30.0, max_timeout=600.0, start_timeout=120.0, restart=True, inherit_env=False,
+        max_result_bytes=64_000_000, disabled=False, read_only=False, origin="mcp.json", base="/work", extra={},
+    )  # fmt: skip
+
+
+def test_every_known_key_is_read() -> None:
+    read_back = one(
+        command="uvx", args=["a", "b"], env={"K": "v"}, cwd="sub", type="stdio", era="legacy", timeout=5,
+        max_timeout=50.5, start_timeout=7, restart="no", inherit_env=["HOME", "LANG"], max_result_bytes=10,
+        disabled=True, read_only=True,
+    )  # fmt: skip
+    assert read_back == ServerDefinition(
+        name="fs", command="uvx", args=("a", "b"), env={"K": "v"}, cwd="sub", transport="stdio", era="legacy",
+        timeout=5.0, max_timeout=50.5, start_timeout=7.0, restart=False, inherit_env=("HOME", "LANG"),
+        max_result_bytes=10, disabled=True, read_only=True, origin="mcp.json", base="/work",
+    )  # fmt: skip
+
+
+def test_unknown_keys_are_kept_as_they_are() -> None:
+    assert one(command="npx", autoApprove=["read"], gallery={"id": 1}).extra == {
+        "autoApprove": ["read"],
+        "gallery": {"id": 1},
+    }
+
+
+def test_null_is_the_same_as_an_absent_key() -> None:
+    assert one(command="npx", args=None, env=None, url=None, timeout=None, restart=None) == one(command="npx")
+
+
+@pytest.mark.parametrize(
+    ("word", "transport"),
+    [("http", "http"), ("streamable-http", "http"), ("streamableHttp", "http"), ("sse", "sse"), (None, "http")],
+)
+@pytest.mark.parametrize("key", ["type", "transport"])
+def test_a_url_speaks_http_or_what_it_is_said_to(key: str, word: str | None, transport: str) -> None:
+    definition = one(url="https://host/mcp", headers={"X": "y"}, **{key: word})
+    assert (definition.transport, definition.url, definition.headers) == (transport, "https://host/mcp", {"X": "y"})
+    assert definition.extra == {}
+
+
+def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> None:
+    assert one(command="x", timeout=1200).max_timeout == 1200.0
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"args": 5}, "args: expected a list of strings, got 5", PROGRAM),
+        ({"args": "-y x"}, 'args: expected a list of strings, got "-y x"', PROGRAM),
+        ({"args": ["a", 8080]}, "args[1]: expected a string, got 8080", 'put it in quotes: "8080"'),
+        ({"args": ["a", ["b"]]}, 'args[1]: expected a string, got ["b"]', PROGRAM),
+        ({"command": ["npx", "-y"]}, 'command: expected a text, got ["npx", "-y"]', PROGRAM),
+        ({"command": ""}, 'command: expected a text, got ""', PROGRAM),
+        ({"command": ["x" * 80]}, "command: expected a text, got a list", PROGRAM),
+        ({"env": ["A=b"]}, 'env: expected an object of strings, got ["A=b"]', TABLE),
+        ({"env": {"PORT": 8080}}, "env.PORT: expected a string, got 8080", 'put it in quotes: "8080"'),
+        ({"env": {"ON": True}}, "env.ON: expected a string, got true", 'put it in quotes: "true"'),
+        ({"env": {"A": None}}, "env.A: expected a string, got null", TABLE),
+        ({"headers": 1}, "headers: expected an object of strings, got 1", TABLE),
+        ({"cwd": {}}, "cwd: expected a text, got an object", "write a folder's path"),
+        (
+            {"timeout": "30s"},
+            'timeout: expected a number of seconds greater than 0, got "30s"',
+            'write the seconds as a number, such as "timeout": 30',
+        ),
+        (
+            {"timeout": True},
+            "timeout: expected a number of seconds greater than 0, got true",
+            'write the seconds as a number, such as "timeout": 30',
+        ),
+        (
+            {"start_timeout": 0},
+            "start_timeout: expected a number of seconds greater than 0, got 0",
+            'write the seconds as a number, such as "start_timeout": 120',
+        ),
+        (
+            {"timeout": float("nan")},
+            "timeout: expected a number of seconds greater than 0, got NaN",
+            'write the seconds as a number, such as "timeout": 30',
+        ),
+        (
+            {"timeout": 60, "max_timeout": 10},
+            "max_timeout: 10 s is less than the timeout of 60 s",
+            'lower "timeout" or raise "max_timeout"',
+        ),
+        (
+            {"max_result_bytes": 1.5},
+            "max_result_bytes: expected a number of bytes greater than 0, got 1.5",
+            'write the bytes as a whole number, such as "max_result_bytes": 64000000',
+        ),
+        (
+            {"disabled": "true"},
+            'disabled: expected true or false, got "true"',
+            'write "disabled": true or "disabled": false, unquoted',
+        ),
+        (
+            {"restart": "never"},
+            'restart: expected true or false, got "never"',
+            'write "restart": true or "restart": false, unquoted',
+        ),
+        (
+            {"inherit_env": "PATH"},
+            'inherit_env: expected a list of strings, got "PATH"',
+            'write true, false, or the names, such as ["AWS_PROFILE"]',
+        ),
+        (
+            {"era": "2025"},
+            'era: expected one of auto, legacy, modern, got "2025"',
+            'leave "era" out for the default',
+        ),
+        (
+            {"type": "websocket"},
+            'type: expected one of stdio, http, streamable-http, streamableHttp, sse, got "websocket"',
+            'leave "type" out for the default',
+        ),
+        (
+            {"type": ["stdio"]},
+            'type: expected one of stdio, http, streamable-http, streamableHttp, sse, got ["stdio"]',
+            'leave "type" out for the default',
+        ),
+        (
+            {"transport": "http"},
+            'transport: a server with a "command" does not speak http',
+            'leave "transport" out: "command" says it already',
+        ),
+        (
+            {"command": None, "url": "https://h", "type": "stdio"},
+            'type: a server with a "url" does not speak stdio',
+            'leave "type" out: "url" says it already',
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_document_and_key(values: dict[str, Any], message: str, hint: str) -> None:
+    assert refused(one, **{"command": "npx", **values}) == (f"mcp.json: mcpServers.fs.{message}", hint)
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({}, 'expected "command" or "url", found neither', SHAPE),
+        (
+            {"command": "npx", "url": "https://h"},
+            'expected "command" or "url", found both',
+            'keep "command" for a local server',
+        ),
+        ({"url": "https://h", "type": "http", "transport": "sse"}, '"type" and "transport" disagree', 'keep "type"'),
+    ],
+)
+def test_a_server_is_either_a_command_or_a_url(values: dict[str, Any], message: str, hint: str) -> None:
+    assert refused(one, **values) == (f"mcp.json: mcpServers.fs: {message}", hint)
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "variable"),
+    [
+        ({"env": {"TOKEN": "${GITHUB_TOKEN}"}}, "env.TOKEN", "${GITHUB_TOKEN}"),
+        ({"args": ["-y", "--root=${workspaceFolder}/x"]}, "args[1]", "${workspaceFolder}"),
+        ({"command": "${HOME}/bin/x"}, "command", "${HOME}"),
+        ({"vendor": {"deep": [{"x": "${input:id}"}]}}, "vendor.deep[0].x", "${input:id}"),
+    ],
+)
+def test_a_variable_in_any_value_is_refused_by_name(values: dict[str, Any], key: str, variable: str) -> None:
+    assert refused(one, **{"command": "npx", **values}) == (
+        f"mcp.json: mcpServers.fs.{key}: {variable}: variables in config files are not expanded yet",
+        "write the value itself; to pass a variable on under its own name, list it in inherit_env",
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"servers": {}, "inputs": []}, 'mcp.json: expected the key "mcpServers", found "servers", "inputs"'),
+        ({}, 'mcp.json: expected the key "mcpServers", found an empty object'),
+        ([1], "mcp.json: expected an object, got [1]"),
+        ({"mcpServers": []}, "mcp.json: mcpServers: expected an object, got []"),
+        ({"mcpServers": {"fs": "npx"}}, 'mcp.json: mcpServers.fs: expected an object, got "npx"'),
+        ({"mcpServers": {" ": {}}}, 'mcp.json: mcpServers: expected a server\'s name, got " "'),
+    ],
+)
+def test_a_document_of_another_shape_is_refused_with_what_was_found(document: Any, message: str) -> None:
+    assert refused(definitions, document, origin="mcp.json", base=None) == (message, SHAPE)
+
+
+def test_the_digest_is_the_same_for_what_runs_the_same() -> None:
+    definition = one(command="npx", args=["x"], env={"A": "1", "B": "2"})
+    same = one(env={"B": "2", "A": "1"}, args=["x"], command="npx", timeout=5, disabled=True, note="hi")
+    assert definition.digest() == same.replace(name="other", origin="cell").digest()
+    assert len(definition.digest()) == 64
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "uvx"}, {"args": ["y"]}, {"env": {"A": "2"}}, {"cwd": "sub"}, {"inherit_env": True},
+        {"inherit_env": ["A"]}, {"autoApprove": ["*"]}, {"envFile": ".env"},
+    ],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_the_digest_changes_with_what_decides_what_runs(change: dict[str, Any]) -> None:
+    assert (
+        one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}}).digest()
+        != one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}, **change}).digest()
+    )
+
+
+def test_the_repr_shows_no_value_that_may_be_secret() -> None:
+    definition = one(command="npx", args=["--key=s3cret"], env={"TOKEN": "s3cret"})
+    assert repr(definition) == "ServerDefinition(name='fs', command='npx', origin='mcp.json')"
+    assert repr(one(url="https://h", headers={"A": "s3cret"})) == (
+        "ServerDefinition(name='fs', url='https://h', origin='mcp.json')"
+    )
+
+
+# Files
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "mcp.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_a_file_is_read_and_remembered_as_the_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, '{"mcpServers": {"b": {"command": "x"}, "a": {"command": "y"}}}')
+    monkeypatch.chdir(tmp_path)
+    servers = read("mcp.json")
+    assert list(servers) == ["b", "a"]
+    assert (servers["b"].origin, servers["b"].base) == (str(path), str(tmp_path))
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    assert list(read(write(tmp_path, b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "x"}}}'))) == ["a"]
+
+
+def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
+    text = '{\n // mine\n "mcpServers": {"a": {command: \'x\', "args": ["1",],},}, /* end */\n}'
+    assert read(write(tmp_path, text))["a"].args == ("1",)
+
+
+def test_a_plain_json_file_costs_no_json5(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"mcpServers": {"a": {"command": "x"}}}')
+    script = f"from ipymcp.config.files import read; read({str(path)!r}); import sys; print('json5' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"
+
+
+LOOK = "look there, and just before, for a missing comma, quote or bracket"
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"mcpServers": {\n  "a": {"command": "x"}\n  "b": {}\n}}', ', line 3, column 3: not JSON: Unexpected """'),
+        ('// a\n{"mcpServers": tru}', ', line 2, column 19: not JSON: Unexpected "}"'),
+        ('{"mcpServers": ', ", line 1, column 16: not JSON: Unexpected end of input"),
+        ('{"a":\n"x\ny"}', ", line 2, column 3: not JSON: Unexpected line break"),
+    ],
+)
+def test_a_syntax_error_is_shown_by_line_and_column(tmp_path: Path, text: str, where: str) -> None:
+    path = write(tmp_path, text)
+    assert refused(read, path) == (f"{path}{where}", LOOK)
+
+
+def test_a_large_file_is_not_tried_as_json5(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"mcpServers": {}, // c\n"x": "' + "y" * JSON5_MAX_BYTES + '"}')
+    expected = "Expecting property name enclosed in double quotes"
+    assert refused(read, path) == (f"{path}, line 1, column 20: not JSON: {expected}", LOOK)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (b"", ": is empty", SHAPE),
+        (b'{"a":\n"\xff"}', ", line 2: not UTF-8", "save the file as UTF-8"),
+        ('{"mcpServers": {}}'.encode("utf-16"), ", line 1: not UTF-8", "save the file as UTF-8"),
+        (b"[" * 100_000, ": nested too deeply", SHAPE),
+        (b" " * 10_000_001, ": larger than 10 MB", "is this a config file?"),
+        (
+            b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"}}}',
+            ': "fs" is defined twice in one object',
+            "keep one of the two",
+        ),
+        (
+            b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"},}}',
+            ': "fs" is defined twice in one object',
+            "keep one of the two",
+        ),
+    ],
+    ids=["empty", "bad UTF-8", "UTF-16", "deep", "large", "twice", "twice in JSON5"],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: bytes, message: str, hint: str) -> None:
+    path = write(tmp_path, text)
+    assert refused(read, path) == (f"{path}{message}", hint)
+
+
+def test_a_missing_file_a_folder_and_a_pipe_are_told_apart(tmp_path: Path) -> None:
+    assert refused(read, tmp_path / "no.json") == (
+        f"{tmp_path}/no.json: no such file", "a relative path starts at the working folder"
+    )  # fmt: skip
+    assert refused(read, tmp_path) == (f"{tmp_path}: is a folder", f"name the file in it, such as {tmp_path}/mcp.json")
+    os.mkfifo(tmp_path / "pipe")
+    assert refused(read, tmp_path / "pipe") == (f"{tmp_path}/pipe: is not a regular file", "name a file on disk")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that even root cannot read")
+def test_an_unreadable_file_says_what_the_system_said() -> None:
+    message, hint = refused(read, "/proc/self/mem")
+    assert (message, hint) == (
+        "/proc/self/mem: cannot be read: Input/output error", "check the file's permissions"
+    )  # fmt: skip
+
+
+# Mappings
+
+
+def test_a_script_passes_servers_by_name_or_a_whole_document() -> None:
+    flat: dict[str, Any] = {"time": {"command": "uvx", "args": ("mcp-server-time",)}}
+    expected = {"time": ServerDefinition(name="time", command="uvx", args=("mcp-server-time",), origin="script")}
+    assert from_mapping(flat) == from_mapping({"mcpServers": flat}) == expected
+    assert from_mapping(json.loads(json.dumps(flat)), origin="cell")["time"].origin == "cell"
+
+
+def test_a_script_may_pass_paths() -> None:
+    servers = from_mapping({"fs": {"command": Path("/bin/x"), "args": [Path("/data")], "cwd": Path("/tmp")}})
+    assert (servers["fs"].command, servers["fs"].args, servers["fs"].cwd) == ("/bin/x", ("/data",), "/tmp")
+
+
+def test_an_error_in_a_scripts_mapping_names_the_key_the_script_wrote() -> None:
+    assert refused(from_mapping, {"fs": {"command": "x", "args": 5}}) == (
+        "script: fs.args: expected a list of strings, got 5", PROGRAM
+    )  # fmt: skip
+    assert refused(from_mapping, {"fs": 5}) == ("script: fs: expected an object, got 5", SHAPE)
+    assert refused(from_mapping, {"": {}}) == ('script: expected a server\'s name, got ""', SHAPE)

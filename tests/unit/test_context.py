@@ -1,0 +1,214 @@
+"""What the user is typing at the cursor."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipymcp.notebook.context import AttributeContext, LineContext, Step, context_at
+
+
+def line(text: str) -> LineContext:
+    context = context_at(text)
+    assert isinstance(context, LineContext)
+    assert text[context.start :] == context.partial
+    return context
+
+
+def code(text: str, namespace: str = "mcp") -> AttributeContext:
+    context = context_at(text, namespace=namespace)
+    assert isinstance(context, AttributeContext)
+    assert text[context.start :] == context.partial
+    return context
+
+
+def shown(path: tuple[Step, ...]) -> str:
+    return "".join(f"[{step.name}]" if step.item else f".{step.name}" for step in path)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "partial"),
+    [
+        ("%mcp ", "subcommand", ""),
+        ("%mcp lo", "subcommand", "lo"),
+        ("x = 1\n  %mcp lo", "subcommand", "lo"),
+        ("r = %mcp ca", "subcommand", "ca"),
+        ("d['k'] = %mcp ca", "subcommand", "ca"),
+        ("%%mcp ca", "subcommand", "ca"),
+        ("%mcp help lo", "subcommand", "lo"),
+        ("%mcp restart fs gi", "server", "gi"),
+        ("%mcp logs fs -n 5 ", "server", ""),
+        ("%mcp load fs", "server", "fs"),
+        ("%mcp load ./ser", "file", "./ser"),
+        ("%mcp load --cwd da", "file", "da"),
+        ("%mcp load x -- uvx mc", "file", "mc"),
+        ("%mcp load --era le", "option-value", "le"),
+        ("%mcp load --era=le", "option-value", "le"),
+        ("%mcp load fs --tr", "option", "--tr"),
+        ("%mcp load fs --", "option", "--"),
+        ("%mcp call fs.re", "tool", "fs.re"),
+        ("%mcp call --timeout 5 fs.re", "tool", "fs.re"),
+        ("%%mcp call --out x fs.re", "tool", "fs.re"),
+        ("%mcp tools fs.* !git.wr", "tool", "git.wr"),
+        ("%mcp call fs.read pa", "argument", "pa"),
+        ("%mcp call fs.read path=a ", "argument", ""),
+        ("%mcp call fs.read \\\n  pa", "argument", "pa"),
+        ("%mcp call fs.read path=da", "value", "da"),
+        ("%mcp call fs.read path='da ta", "value", "da ta"),
+        ("%mcp call fs.read ids=[1, 2", "value", "[1, 2"),
+    ],
+)
+def test_a_line_says_what_is_typed(text: str, kind: str, partial: str) -> None:
+    context = line(text)
+    assert (context.kind, context.partial) == (kind, partial)
+
+
+def test_a_call_names_its_tool_its_arguments_and_the_open_quote() -> None:
+    text = "r = %mcp call --timeout 5 fs.read-file path='a b' head=5 mode=\"re"
+    assert context_at(text) == LineContext(
+        kind="value",
+        partial="re",
+        start=len(text) - 2,
+        subcommand="call",
+        tool="fs.read-file",
+        argument="mode",
+        given=("path", "head"),
+        quote='"',
+    )
+    assert line("%%mcp call fs.read").in_cell
+    assert line("%mcp load --era le").argument == "--era"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%mcp",
+        "%mcpx lo",
+        "%time lo",
+        "%mcp call fs.read path='a'",
+        "%mcp call fs.read # pa",
+        '%mcp call fs.read {"pa',
+        "%mcp nonsense a",
+        "%%mcp call fs.read\n{'a': mcp.",
+        "x = 1\n%%mcp call fs.re",
+        "%mcp a=b",
+    ],
+)
+def test_where_nothing_of_ours_is_typed_there_is_no_context(text: str) -> None:
+    assert context_at(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "path", "partial"),
+    [
+        ("mcp.", "attribute", "", ""),
+        ("mcp.f", "attribute", "", "f"),
+        ("x = mcp.fs.re", "attribute", ".fs", "re"),
+        ("print(1, mcp.fs.re", "attribute", ".fs", "re"),
+        ('mcp["f s"].', "attribute", "[f s]", ""),
+        ("mcp.servers['fs'].lo", "attribute", ".servers[fs]", "lo"),
+        ("(mcp\n  .fs\n  .re", "attribute", ".fs", "re"),
+        ("mcp.fs.f.options(timeout=(1, 2)).a", "attribute", ".fs.f", "a"),
+        ("%mcp call a.b q=it's (\nmcp.fs.re", "attribute", ".fs", "re"),
+        ("# it's\nmcp.fs.re", "attribute", ".fs", "re"),
+        ("s = 'abc\nmcp.fs.re", "attribute", ".fs", "re"),
+        ('"""doc\'s"""\nmcp.fs.re', "attribute", ".fs", "re"),
+        ("mcp[ 'f", "key", "", "f"),
+        ('mcp.fs["re', "key", ".fs", "re"),
+        ('mcp.servers["', "key", ".servers", ""),
+        ("mcp.fs.read_file(", "argument", ".fs.read_file", ""),
+        ("mcp.fs.read_file(pa", "argument", ".fs.read_file", "pa"),
+        ("await mcp.fs.read_file.aio(pa", "argument", ".fs.read_file.aio", "pa"),
+        ("mcp['fs']['read-file'](pa", "argument", "[fs][read-file]", "pa"),
+        ("mcp.fs.f.options(timeout=5)(pa", "argument", ".fs.f", "pa"),
+        ("mcp.fs.f.options(ti", "argument", ".fs.f.options", "ti"),
+        ("mcp.fs.f(mode='re", "value", ".fs.f", "re"),
+        ("mcp.fs.f(mode = re", "value", ".fs.f", "re"),
+        ('mcp.fs.f("re', "value", ".fs.f", "re"),
+        ("mcp.fs.f(x=mcp.git.l", "attribute", ".git", "l"),
+    ],
+)
+def test_python_code_says_what_is_typed(text: str, kind: str, path: str, partial: str) -> None:
+    context = code(text)
+    assert (context.kind, shown(context.path), context.partial) == (kind, path, partial)
+
+
+def test_a_call_knows_what_is_given_across_lines_brackets_strings_and_comments() -> None:
+    context = code(
+        "async def f():\n    return await mcp.fs.f.aio(\n        'a, (b', g([1, 2], x=3),  # one, two=\n"
+        "        head={'k': ')'}, *more, **rest, mode='re"
+    )
+    assert context.path == (Step("fs"), Step("f"), Step("aio"))
+    assert (context.kind, context.argument, context.quote) == ("value", "mode", "'")
+    assert (context.given, context.positional) == (("head",), 2)
+
+
+def test_a_comparison_is_no_keyword() -> None:
+    assert code("mcp.fs.f(a == b, pa").given == ()
+
+
+def test_the_namespace_may_have_another_name() -> None:
+    assert shown(code("tools.fs.re", "tools").path) == ".fs"
+    assert context_at("mcp.fs.re", namespace="tools") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "mcp",
+        "mcp(",
+        "xmcp.fs.",
+        "a.mcp.fs.",
+        "f().mcp.",
+        "mcp().fs.",
+        "mcp[i].",
+        "mcp.fs.f().te",
+        "# mcp.fs.re",
+        "'mcp.fs.re",
+        "'''\nmcp.fs.re",
+        "mcp.fs.f(a + 'x",
+        "mcp.fs.f(a + b",
+        "mcp.fs.f(['x",
+        "mcp.fs.f(5",
+        "x = {'a",
+        "mcp['''f",
+        ")]}",
+        "mcp.fs.f(1).",
+    ],
+)
+def test_other_code_has_no_context(text: str) -> None:
+    assert context_at(text) is None
+
+
+pieces = st.lists(
+    st.sampled_from(
+        ["mcp", ".", "fs", "[", "]", "(", ")", "'", '"', '"""', "\\", "\n", "=", ",", " ", "#", "%", "%%mcp ", "%mcp ",
+         "call", "a=", "-", "--", "{", "}", "é", "5", ";", "options", "\x00"]
+    ),
+    max_size=30,
+).map("".join)  # fmt: skip
+
+
+@given(pieces)
+def test_any_text_has_a_context_or_none_and_never_an_error(text: str) -> None:
+    context = context_at(text)
+    if context is not None:
+        assert text[context.start :] == context.partial
+
+
+def test_a_long_cell_is_read_quickly_and_only_its_end_matters() -> None:
+    statement = "rows = [f(x, 'it', y=\"z\") for x in range(10)]  # it's so\n"
+    cell = statement * (10_000 // len(statement)) + "await mcp.fs.f.aio(rows, mo"
+    fastest = min(_seconds(cell) for _ in range(20))
+    assert (
+        fastest < 0.005
+    )  # measured: 1.2 ms, a fifth of this cell being brackets, commas and strings; real code 0.5 ms
+    assert code(statement * 2_000 + "mcp.fs.re").partial == "re"
+
+
+def _seconds(cell: str) -> float:
+    began = time.perf_counter()
+    assert code(cell).positional == 1
+    return time.perf_counter() - began

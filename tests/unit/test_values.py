@@ -1,0 +1,217 @@
+"""What the user typed as a value, read with the notebook's names."""
+
+import contextlib
+from collections import OrderedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipymcp.errors import ArgumentError
+from ipymcp.notebook.magics.line import LineError, tokenize
+from ipymcp.notebook.magics.values import Object, Text, parse_arguments, parse_body, read_value
+
+FRAME = object()
+LOCAL = {"i": 7, "both": "local"}
+USER = {"n": 5, "frame": FRAME, "both": "user", "row": {"a b": "x:y", "k": [1, 2]}, "limit_rows": 3, "pi": 3.14159}
+NAMES = (LOCAL, USER)
+
+
+def value(line: str) -> Text | Object:
+    (word,) = tokenize(line).words
+    return read_value(word, NAMES)
+
+
+def failure(line: str) -> ArgumentError:
+    with pytest.raises(ArgumentError) as caught:
+        value(line)
+    return caught.value
+
+
+def test_a_dollar_name_is_the_notebooks_object_local_names_first() -> None:
+    assert value("x=$frame") == Object(FRAME)
+    assert value("x=$both") == Object("local")
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "quoted"),
+    [
+        ("x=1.10", "1.10", False),
+        ("x=$5.00", "$5.00", False),
+        ("x=a$n", "a$n", False),
+        ('x="$n"', "$n", True),
+        ("x='$n'", "$n", True),
+        ("x='{n}'", "{n}", True),
+        ('x={"a": 1}', '{"a": 1}', False),
+        ('x=[{"a": 1}]', '[{"a": 1}]', False),
+        ("x={}", "{}", False),
+        ("x=a}b", "a}b", False),
+        (r"x=C:\data", r"C:\data", False),
+    ],
+)
+def test_text_json_and_quoted_text_stay_as_typed(line: str, text: str, quoted: bool) -> None:
+    assert value(line) == Text(text, quoted=quoted)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("path=data/{i}.csv", "data/7.csv"),
+        ('path="data of {i}"', "data of 7"),
+        ("x={n}", "5"),
+        ("x={n + i}{{}}{n!r:>3}", "12{}  5"),
+        ("x={pi:.2f}/{pi:{n}.1f}", "3.14/  3.1"),
+        ("x={row['a b']}{row['k'][0:1]}{i != n}", "x:y[1]True"),
+        ("x={'+'.join(str(k + i) for k in row['k'])}", "8+9"),
+        ("x={n if i else {1: 2}[1]}", "5"),
+        ("x={both!r}", "'local'"),
+    ],
+)
+def test_braces_are_filled_like_an_f_string(line: str, text: str) -> None:
+    filled = value(line)
+    assert isinstance(filled, Text)
+    assert filled.text == text
+
+
+def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_string() -> None:
+    assert value("args={'a': 10, \"b\": [n, true]}") == Object({"a": 10, "b": [5, True]})
+    assert value("args={**row, 'k': n}") == Object({"a b": "x:y", "k": 5})
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        (
+            "limit=$limit_row",
+            "limit: the notebook has no name 'limit_row'",
+            "did you mean limit_rows? single quotes send the text as it is",
+        ),
+        (
+            "x={zzz}",
+            "x: the notebook has no name 'zzz'",
+            "single quotes send the text as it is",
+        ),
+        (
+            "x={row['c']}",
+            "x: {row['c']} raised KeyError: 'c'",
+            "single quotes send the text as it is",
+        ),
+        (
+            "x=a{row:>3}",
+            "x: cannot fill a{row:>3}: at character 2, TypeError: unsupported format string passed to dict.__format__",
+            "single quotes send the text as it is",
+        ),
+        (
+            "x=[{'a':n}]",
+            "x: cannot fill [{'a':n}]: at character 2, a string is nothing to fill in: "
+            "build the value in a cell and pass $name",
+            "single quotes send the text as it is",
+        ),
+        (
+            "x={i}}",
+            "x: cannot fill {i}}: at character 4, a single } (write }} for one)",
+            "single quotes send the text as it is",
+        ),
+        (
+            'x="{i"',
+            "x: cannot fill {i: at character 1, this { is not closed",
+            "single quotes send the text as it is",
+        ),
+        (
+            "x=a{}",
+            "x: cannot fill a{}: at character 2, no expression between the braces",
+            "single quotes send the text as it is",
+        ),
+        (
+            "x={i!x}",
+            "x: cannot fill {i!x}: at character 3, after ! only r, s or a can stand",
+            "single quotes send the text as it is",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_and_never_sent_as_text(line: str, message: str, hint: str) -> None:
+    error = failure(line)
+    assert (str(error), error.hint, error.argument) == (message, hint, line.partition("=")[0])
+
+
+def test_the_users_own_error_is_the_cause() -> None:
+    assert isinstance(failure("x={1 / 0}").__cause__, ZeroDivisionError)
+
+
+def test_a_name_missing_deep_in_the_users_own_function_is_not_called_a_name_of_the_line() -> None:
+    def broken() -> object:
+        return undefined_there  # type: ignore[name-defined]  # noqa: F821
+
+    (word,) = tokenize("x={broken()}").words
+    with pytest.raises(ArgumentError) as caught:
+        read_value(word, ({"broken": broken},))
+    assert str(caught.value) == "x: {broken()} raised NameError: name 'undefined_there' is not defined"
+
+
+def test_arguments_keep_their_order_and_keys() -> None:
+    words = tokenize("max-results=5 frame=$frame").words
+    assert parse_arguments(words, NAMES) == [("max-results", Text("5")), ("frame", Object(FRAME))]
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "position"),
+    [("a=1 b", "b is not key=value", 4), ("a=1 a=2", "a is given twice", 4)],
+)
+def test_words_without_a_key_or_with_a_repeated_one_are_refused(line: str, message: str, position: int) -> None:
+    with pytest.raises(LineError) as caught:
+        parse_arguments(tokenize(line).words, NAMES)
+    assert (str(caught.value), caught.value.position) == (message, position)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("", {}),
+        ("  \n", {}),
+        ('{"a": 1, "b": null}', {"a": 1, "b": None}),
+        ('{"table": "penguins", "limit": n}', {"table": "penguins", "limit": 5}),
+        ('\n  {"limit": n,\n   "all": true, "none": null,}\n', {"limit": 5, "all": True, "none": None}),
+        ("{limit: 5}", {"limit": 5}),
+        ("{both: 5, filter: {n: true}}", {"both": 5, "filter": {"n": True}}),
+        ("{filter: {n: 1}, // why\n x: 'y'}", {"filter": {"n": 1}, "x": "y"}),
+        ('{"filter": {n: 1}}', {"filter": {"n": 1}}),
+        ('/* c */ {"a": 1}', {"a": 1}),
+        (r"{'path': 'C:\data'}", {"path": r"C:\data"}),
+        ('{"limit": n}  # the rows', {"limit": 5}),
+        ('{**row, "both": both} | {"i": i}', {"a b": "x:y", "k": [1, 2], "both": "local", "i": 7}),
+        ("row", {"a b": "x:y", "k": [1, 2]}),
+        ("{str(k): [k + i for _ in range(n)] for k in range(1)}", {"0": [7] * 5}),
+        ("ordered", {"z": 1}),
+    ],
+)
+def test_a_body_is_json_a_python_dict_or_json5(body: str, expected: dict[str, object]) -> None:
+    assert parse_body(body, (*NAMES, {"ordered": OrderedDict(z=1)})) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('{"a": 1,\n "b" 2}', "line 2, column 6: expecting ':' delimiter"),
+        ('{"a": n,\n "b" 2}', "line 2, column 4: ':' expected after dictionary key"),
+        ('\n{"a": 1,\n "limit": nn}', "line 3, column 11: the notebook has no name 'nn'"),
+        ('{"a": 1,\n "b": 1 / 0}', "line 2: the body raised ZeroDivisionError: division by zero"),
+        ("[1, 2]", "the body is a list, not a mapping of arguments"),
+        ("{limit: n}", "line 1, column 2: the notebook has no name 'limit'"),
+        ("{1: n}", "the argument name 1 is a int, not text"),
+        ('{"a": n,\n "b": 2', "line 1, column 1: '{' was never closed"),
+        ("\x00", "line 1, column 1: expecting value"),
+    ],
+)
+def test_a_body_that_cannot_be_read_says_where(body: str, message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        parse_body(body, NAMES)
+    assert str(caught.value) == message
+
+
+@given(st.text(alphabet=st.sampled_from("{}[]():!'\"\\ in=.5,"), max_size=25))
+def test_any_value_and_any_body_is_read_or_refused_with_our_own_errors(text: str) -> None:
+    with contextlib.suppress(LineError, ArgumentError):
+        words = tokenize("x=" + text).words
+        read_value(words[0], NAMES)
+    with contextlib.suppress(ArgumentError):
+        parse_body(text, NAMES)

@@ -1,0 +1,380 @@
+"""The frame checker, fed transcripts written by hand: it must find the planted faults and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.wire.plugin import check_command, checker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+STATELESS = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS,
+    "io.modelcontextprotocol/clientInfo": {"name": "ipymcp", "version": "0.1.0"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
+FAULT = re.compile(r"(VIOLATION|server's) (\S+)#1 \(log\) frame (\d+) (?:out|in) \[(\w+)\]")
+
+Entry = dict[str, Any]
+
+
+def out(message: Any, at: float = 0.0) -> Entry:
+    return {"direction": "out", "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
+
+
+def came(message: Any, at: float = 0.0) -> Entry:
+    return {"direction": "in", "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
+
+
+def request(identifier: Any, method: str, params: Any = None) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": identifier, "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def note(method: str, params: Any = None) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def result(identifier: Any, value: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": identifier, "result": value}
+
+
+def error(identifier: Any, code: int, **extra: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": identifier, "error": {"code": code, "message": "no", **extra}}
+
+
+def initialize(version: str, identifier: int = 1) -> dict[str, Any]:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "ipymcp", "version": "0.1.0"}}
+    return request(identifier, "initialize", params)
+
+
+def initialize_result(version: str, identifier: int = 1, server: str = "stranger") -> dict[str, Any]:
+    info = {"name": server, "version": "1"}
+    return result(identifier, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+
+
+def opened(version: str, server: str = "stranger") -> list[Entry]:
+    """A handshake: three frames."""
+    return [
+        out(initialize(version)),
+        came(initialize_result(version, server=server)),
+        out(note("notifications/initialized")),
+    ]
+
+
+def call(identifier: Any, token: Any = None) -> dict[str, Any]:
+    params: dict[str, Any] = {"name": "echo", "arguments": {"text": "hi"}}
+    if token is not None:
+        params["_meta"] = {"progressToken": token}
+    return request(identifier, "tools/call", params)
+
+
+def enveloped(identifier: Any, method: str, /, **params: Any) -> dict[str, Any]:
+    return request(identifier, method, {"_meta": META, **params})
+
+
+def discovered(server: str = "stranger") -> list[Entry]:
+    """A discover and its answer: two frames."""
+    meta = {"io.modelcontextprotocol/serverInfo": {"name": server, "version": "1"}}
+    answer = {
+        "resultType": "complete", "supportedVersions": [STATELESS], "capabilities": {"tools": {}},
+        "ttlMs": 0, "cacheScope": "private", "_meta": meta,
+    }  # fmt: skip
+    return [out(enveloped(1, "server/discover")), came(result(1, answer))]
+
+
+def good_handshake(version: str) -> list[Entry]:
+    return [
+        *opened(version),
+        out(request(2, "tools/list", {})),
+        came(result(2, {"tools": [TOOL]})),
+        out(call(3, token=3)),
+        came(note("notifications/progress", {"progressToken": 3, "progress": 0.5})),
+        came(request("s1", "ping")),
+        out(result("s1", {})),
+        came(request("s2", "roots/list")),
+        out(error("s2", -32601)),
+        came(result(3, {"content": [{"type": "text", "text": "hi"}]})),
+        out(call(4), 5.0),
+        out(note("notifications/cancelled", {"requestId": 4, "reason": "timeout"}), 6.0),
+        out(call(5), 7.0),
+        came(result(5, {"content": []}), 7.1),
+        out(note("notifications/cancelled", {"requestId": 5}), 7.2),
+        out(request(6, "ping")),
+        came(result(6, {})),
+    ]
+
+
+GOOD: dict[str, list[Entry]] = {version: good_handshake(version) for version in HANDSHAKE}
+GOOD[STATELESS] = [
+    *discovered(),
+    out(enveloped(2, "tools/list")),
+    came(result(2, {"resultType": "complete", "tools": [TOOL], "ttlMs": 0, "cacheScope": "private"})),
+    out(enveloped(3, "subscriptions/listen", notifications={"toolsListChanged": True})),
+    came(
+        note(
+            "notifications/subscriptions/acknowledged",
+            {"_meta": {"io.modelcontextprotocol/subscriptionId": 3}, "notifications": {"toolsListChanged": True}},
+        )
+    ),
+    came(note("notifications/tools/list_changed", {"_meta": {"io.modelcontextprotocol/subscriptionId": 3}})),
+    out(enveloped(4, "tools/call", name="echo", arguments={})),
+    out(note("notifications/cancelled", {"requestId": 4})),
+    out(enveloped(5, "tools/call", name="echo", arguments={})),
+    came(result(5, {"resultType": "complete", "content": []})),
+    out(note("notifications/cancelled", {"requestId": 3})),
+]
+GOOD["probe-refused"] = [
+    out(enveloped(0, "server/discover")),
+    came(error(0, -32601)),
+    *opened("2025-11-25"),
+    out(call(2)),
+]
+GOOD["probe-silent"] = [
+    out(enveloped(0, "server/discover")),
+    *opened("2025-06-18"),
+    out(request(2, "tools/list")),
+]
+GOOD["initialize-beside-the-probe"] = [
+    out(enveloped(1, "server/discover")),
+    out(initialize("2025-11-25", 2)),
+    discovered()[1],
+    came(error(2, -32022, data={"supported": [STATELESS], "requested": "2025-11-25"})),
+    out(enveloped(3, "tools/list")),
+]
+GOOD["batch-in-2025-03-26"] = [
+    *opened("2025-03-26"),
+    out(call(2)),
+    out(call(3)),
+    came([result(2, {"content": []}), result(3, {"content": []})]),
+]
+
+BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
+    "no-json": ([*opened("2025-11-25"), out("{nope")], [(4, "json")]),
+    "a-newline-within": ([*opened("2025-11-25"), out(json.dumps(call(2), indent=1))], [(4, "json")]),
+    "NaN": ([*opened("2025-11-25"), out(request(2, "tools/call", {"name": "e", "arguments": {"x": float("nan")}}))],
+            [(4, "json")]),
+    "a-lone-surrogate": ([*opened("2025-11-25"), out(request(2, "tools/call", {"name": "\ud800"}))], [(4, "json")]),
+    "a-key-twice": ([*opened("2025-11-25"), out('{"jsonrpc":"2.0","id":2,"id":2,"method":"ping"}')], [(4, "json")]),
+    "no-version-of-jsonrpc": ([*opened("2025-11-25"), out({"id": 2, "method": "ping"})], [(4, "envelope")]),
+    "a-null-id": ([*opened("2025-11-25"), out(request(None, "ping"))], [(4, "envelope")]),
+    "a-float-id": ([*opened("2025-11-25"), out(request(2.5, "ping"))], [(4, "envelope")]),
+    "params-null": ([*opened("2024-11-05"), out({**request(2, "ping"), "params": None})], [(4, "envelope")]),
+    "a-surplus-member": ([*opened("2025-06-18"), out({**request(2, "ping"), "extra": 1})], [(4, "envelope")]),
+    "a-batch": ([*opened("2025-06-18"), out([call(2), call(3)])], [(4, "batch")]),
+    "an-id-again": ([*opened("2025-03-26"), out(call(2)), came(result(2, {"content": []})), out(call(2))],
+                    [(6, "id")]),
+    "an-unknown-method": ([*opened("2025-11-25"), out(request(2, "tools/cull", {}))], [(4, "message")]),
+    "a-later-method": ([*opened("2025-11-25"), out(request(2, "subscriptions/listen", {}))], [(4, "message")]),
+    "a-call-without-a-name": ([*opened("2024-11-05"), out(request(2, "tools/call", {"arguments": {}}))],
+                              [(4, "message")]),
+    "arguments-a-list": ([*opened("2025-03-26"), out(request(2, "tools/call", {"name": "e", "arguments": []}))],
+                         [(4, "message")]),
+    "a-number-for-a-cursor": ([*opened("2025-06-18"), out(request(2, "tools/list", {"cursor": 7}))],
+                              [(4, "message")]),
+    "a-surplus-parameter": ([*opened("2025-11-25"), out(request(2, "tools/call", {"name": "e", "requestState": "x"}))],
+                            [(4, "message")]),
+    "initialize-without-client": (
+        [out(request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))], [(1, "message")]
+    ),
+    "initialize-offers-2026": ([out(initialize(STATELESS))], [(1, "version")]),
+    "a-call-before-initialized": ([*opened("2025-11-25")[:2], out(call(2))], [(3, "lifecycle")]),
+    "a-list-before-the-answer": ([*opened("2024-11-05")[:1], out(request(2, "tools/list"))], [(2, "lifecycle")]),
+    "initialized-before-the-answer": ([*opened("2025-11-25")[::2]], [(2, "lifecycle")]),
+    "initialized-twice": ([*opened("2025-03-26"), opened("2025-03-26")[2]], [(4, "lifecycle")]),
+    "initialize-twice": ([*opened("2025-06-18"), out(initialize("2025-06-18", 2))], [(4, "lifecycle")]),
+    "initialize-cancelled": (
+        [out(initialize("2025-11-25")), out(note("notifications/cancelled", {"requestId": 1}))], [(2, "cancel")]
+    ),
+    "goes-on-with-an-unknown-version": (
+        [out(initialize("2025-11-25")), came(initialize_result("1999-01-01")), out(note("notifications/initialized"))],
+        [(3, "lifecycle")],
+    ),
+    "an-envelope-after-the-handshake": ([*opened("2025-11-25"), out(enveloped(2, "tools/list"))], [(4, "lifecycle")]),
+    "cancels-what-was-not-asked": (
+        [*opened("2024-11-05"), out(note("notifications/cancelled", {"requestId": 9}))], [(4, "cancel")]
+    ),
+    "cancels-with-the-id-as-text": (
+        [*opened("2025-11-25"), out(call(2)), out(note("notifications/cancelled", {"requestId": "2"}))], [(5, "cancel")]
+    ),
+    "cancels-twice": (
+        [*opened("2025-03-26"), out(call(2)), *[out(note("notifications/cancelled", {"requestId": 2}))] * 2],
+        [(6, "cancel")],
+    ),
+    "cancels-long-after-the-answer": (
+        [*opened("2025-11-25"), out(call(2)), came(result(2, {"content": []}), 1.0),
+         out(note("notifications/cancelled", {"requestId": 2}), 4.0)],
+        [(6, "cancel")],
+    ),
+    "a-token-in-use": ([*opened("2025-11-25"), out(call(2, token=7)), out(call(3, token=7))], [(5, "progress")]),
+    "a-float-token": ([*opened("2025-11-25"), out(call(2, token=1.5))], [(4, "progress"), (4, "message")]),
+    "progress-nobody-asked-for": (
+        [*opened("2025-06-18"), out(note("notifications/progress", {"progressToken": 1, "progress": 1}))],
+        [(4, "progress")],
+    ),
+    "an-answer-to-nothing": ([*opened("2024-11-05"), out(result("s9", {}))], [(4, "response")]),
+    "two-answers": ([*opened("2025-11-25"), came(request(1, "ping")), out(result(1, {})), out(result(1, {}))],
+                    [(6, "response")]),
+    "a-result-for-what-was-not-declared": (
+        [*opened("2025-11-25"), came(request(1, "roots/list")), out(result(1, {"roots": []}))], [(5, "capability")]
+    ),
+    "a-malformed-result": (
+        [*opened("2025-11-25"), came(request(1, "roots/list")), out(result(1, {"roots": 5}))],
+        [(5, "capability"), (5, "message")],
+    ),
+    "an-error-without-text": (
+        [*opened("2025-11-25"), came(request(1, "ping")), out({"jsonrpc": "2.0", "id": 1, "error": {"code": 1}})],
+        [(5, "envelope")],
+    ),
+    "what-the-server-did-not-declare": ([*opened("2025-11-25"), out(request(2, "prompts/list"))], [(4, "capability")]),
+    "no-envelope": ([*discovered(), out(request(2, "tools/list", {}))], [(3, "message")]),
+    "an-envelope-without-capabilities": (
+        [*discovered(), out(request(2, "tools/list", {"_meta": {k: META[k] for k in list(META)[:2]}}))],
+        [(3, "message")],
+    ),
+    "an-envelope-of-an-older-revision": (
+        [out(request(1, "server/discover", {"_meta": {**META, next(iter(META)): "2025-11-25"}}))], [(1, "version")]
+    ),
+    "a-ping-in-2026": ([*discovered(), out(enveloped(2, "ping"))], [(3, "message")]),
+    "initialized-in-2026": (
+        [*discovered(), out(note("notifications/initialized"))], [(3, "lifecycle"), (3, "message")]
+    ),
+    "roots-changed-in-2026": ([*discovered(), out(note("notifications/roots/list_changed"))], [(3, "message")]),
+    "a-response-in-2026": ([*discovered(), came(request(1, "ping")), out(result(1, {}))], [(4, "response")]),
+    "initialize-after-stateless-calls": (
+        [*discovered(), out(enveloped(2, "tools/list")), out(initialize("2025-11-25", 3))], [(4, "lifecycle")]
+    ),
+    "initialize-although-stateless-only": (
+        [out(enveloped(1, "server/discover")),
+         came(error(1, -32022, data={"supported": ["2027-01-01"], "requested": STATELESS})),
+         out(initialize("2025-11-25", 2))],
+        [(3, "lifecycle")],
+    ),
+}  # fmt: skip
+
+SERVERS: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
+    "a-banner": ([came("Server running on stdio"), *opened("2025-11-25")], [(1, "json")]),
+    "an-answer-to-nothing": ([*opened("2025-11-25"), came(result(77, {}))], [(4, "response")]),
+    "two-answers": ([*opened("2025-11-25"), out(call(2)), *[came(result(2, {"content": []}))] * 2], [(6, "response")]),
+    "a-malformed-result": ([*opened("2025-06-18"), out(call(2)), came(result(2, {"content": 5}))], [(5, "message")]),
+    "a-later-notification": (
+        [*opened("2025-11-25"), came(note("notifications/subscriptions/acknowledged", {"notifications": {}}))],
+        [(4, "message")],
+    ),
+    "progress-without-a-token": (
+        [*opened("2025-11-25"), came(note("notifications/progress", {"progressToken": 1, "progress": 1}))],
+        [(4, "progress")],
+    ),
+    "progress-that-stands-still": (
+        [*opened("2025-11-25"), out(call(2, token=2)),
+         *[came(note("notifications/progress", {"progressToken": 2, "progress": 1}))] * 2],
+        [(6, "progress")],
+    ),
+    "an-unknown-version": ([out(initialize("2025-11-25")), came(initialize_result("1999-01-01"))], [(2, "version")]),
+    "a-request-in-2026": ([*discovered(), came(request(1, "ping"))], [(3, "message")]),
+    "a-cancel-in-2026": (
+        [*discovered(), out(enveloped(2, "tools/list")), came(note("notifications/cancelled", {"requestId": 2}))],
+        [(4, "cancel")],
+    ),
+    "a-change-nobody-subscribed-to": (
+        [*discovered(), came(note("notifications/tools/list_changed"))], [(3, "subscription")]
+    ),
+}  # fmt: skip
+
+DEMO = {"ours": ([*opened("2025-11-25", server="ipymcp-demo"), came(result(77, {}))], [(4, "response")])}
+MISBEHAVING = [*opened("2025-11-25"), came("junk"), came(result(77, {})), out(call(2))]
+
+
+Verdict = tuple[int, str]
+
+
+@pytest.fixture(scope="module")
+def run_check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[int, str]]:
+    if not checker().exists():
+        pytest.fail(f"{checker()} is missing: `make test` makes it")
+
+    def run(sessions: dict[str, list[Entry]], *, tail: str = "", schemas: bool = True) -> tuple[int, str]:
+        directory: Path = tmp_path_factory.mktemp("wire")
+        lines = [
+            json.dumps({"session": f"{name}#1", **entry}) for name, entries in sessions.items() for entry in entries
+        ]
+        (directory / "log.jsonl").write_text("".join(f"{line}\n" for line in lines) + tail)
+        command = check_command(directory) if schemas else check_command(directory, schemas=None)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    return run
+
+
+def faults(output: str) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """By who is to blame and session: frame and rule of each fault, in the order printed."""
+    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for line in output.splitlines()[:-1]:
+        match = FAULT.match(line)
+        assert match, line
+        found.setdefault((match[1], match[2]), []).append((int(match[3]), match[4]))
+    return found
+
+
+@pytest.mark.parametrize("schemas", [True, False], ids=["with the schemas", "without the schemas"])
+def test_good_sessions_of_every_revision_have_no_fault(run_check: Callable[..., Verdict], schemas: bool) -> None:
+    assert run_check(GOOD, schemas=schemas) == (
+        0,
+        "9 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 2, 2025-11-25: 2, 2026-07-28: 2), "
+        "66 frames out, 44 in; 0 violations, 0 by servers\n",
+    )
+
+
+@pytest.mark.parametrize("schemas", [True, False], ids=["with the schemas", "without the schemas"])
+def test_exactly_the_planted_faults_of_the_client_are_violations(
+    run_check: Callable[..., Verdict], schemas: bool
+) -> None:
+    code, output = run_check({name: entries for name, (entries, _) in BAD.items()}, schemas=schemas)
+    blamed = {session: where for (who, session), where in faults(output).items() if who == "VIOLATION"}
+    assert blamed == {name: planted for name, (_, planted) in BAD.items()}
+    assert code == 1
+
+
+def test_what_a_strangers_server_breaks_is_reported_and_no_violation(run_check: Callable[..., Verdict]) -> None:
+    code, output = run_check({name: entries for name, (entries, _) in SERVERS.items()})
+    assert faults(output) == {("server's", name): planted for name, (_, planted) in SERVERS.items()}
+    assert code == 0
+
+
+def test_our_own_servers_frames_are_held_to_the_rules(run_check: Callable[..., Verdict]) -> None:
+    code, output = run_check({name: entries for name, (entries, _) in DEMO.items()})
+    assert faults(output) == {("VIOLATION", "ours"): DEMO["ours"][1]}
+    assert code == 1
+
+
+def test_of_the_misbehaving_server_only_our_own_frames_are_judged(run_check: Callable[..., Verdict]) -> None:
+    assert run_check({"misbehaving": MISBEHAVING}) == (
+        0, "1 sessions (2025-11-25: 1), 3 frames out, 3 in; 0 violations, 0 by servers\n"
+    )  # fmt: skip
+
+
+def test_a_violation_names_session_frame_rule_and_what_was_sent(run_check: Callable[..., Verdict]) -> None:
+    _, output = run_check(
+        {"demo": [*opened("2025-11-25"), out(call(2)), out(note("notifications/cancelled", {"requestId": 9}))]}
+    )
+    assert output.splitlines()[0] == (
+        "VIOLATION demo#1 (log) frame 5 out [cancel] cancels 9, which was never asked | "
+        """'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}'"""
+    )
+
+
+def test_the_line_a_killed_process_left_half_written_is_passed_over(run_check: Callable[..., Verdict]) -> None:
+    code, output = run_check({"demo": opened("2025-11-25")}, tail='{"session": "demo#1", "dir')
+    assert (code, output.split(";")[0]) == (0, "1 sessions (2025-11-25: 1), 2 frames out, 1 in")

@@ -1,0 +1,100 @@
+"""The tap, in processes of its own: what passes the seams is in the log, whoever started them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.wire import environment, tap
+
+PEER = """
+class Peer:
+    session_tag = "demo#1"
+    def sent(self, frame): pass
+    def receive(self, data, more=None): return data
+"""
+TALK = """
+from ipymcp.protocol.rpc import Peer
+peer = Peer()
+peer.sent(b'{"id": 1}')
+assert peer.receive(memoryview(b"\\xff"), more=2) == b"\\xff"
+"""
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    """A package that has the seams and nothing else."""
+    package = tmp_path / "product" / "ipymcp" / "protocol"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "rpc.py").write_text(PEER)
+    return tmp_path / "product"
+
+
+def run(script: str, product: Path, log: Path) -> list[dict[str, object]]:
+    # `-c` puts the working folder first on the path
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=product, env={**os.environ, **environment(log)}, check=False, timeout=60
+    )
+    entries = [json.loads(line) for path in sorted(log.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    for entry in entries:
+        assert isinstance(entry.pop("at"), float)
+    return entries
+
+
+SENT = {"session": "demo#1", "direction": "out", "frame": '{"id": 1}'}
+RECEIVED = {"session": "demo#1", "direction": "in", "base64": "/w=="}
+
+
+def test_a_subprocess_records_both_directions(product: Path, tmp_path: Path) -> None:
+    assert run(TALK, product, tmp_path / "log") == [SENT, RECEIVED]
+
+
+def test_a_process_killed_the_moment_after_has_its_frames_recorded(product: Path, tmp_path: Path) -> None:
+    killed = TALK + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert run(killed, product, tmp_path / "log") == [SENT, RECEIVED]
+
+
+def test_a_forked_child_writes_a_file_of_its_own(product: Path, tmp_path: Path) -> None:
+    forked = (
+        TALK + "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nelse: peer.sent(b'{\"id\": 1}'); os._exit(0)"
+    )
+    entries = run(forked, product, tmp_path / "log")
+    assert sorted(map(str, entries)) == sorted(map(str, [SENT, RECEIVED, SENT]))
+    assert len(list((tmp_path / "log").glob("*.jsonl"))) == 2
+
+
+def test_of_a_huge_incoming_frame_only_the_size_is_kept(product: Path, tmp_path: Path) -> None:
+    huge = f"from ipymcp.protocol.rpc import Peer\nPeer().receive(b'x' * {tap.KEPT + 1})"
+    assert run(huge, product, tmp_path / "log") == [{"session": "demo#1", "direction": "in", "size": tap.KEPT + 1}]
+
+
+def test_installing_after_the_import_taps_too_and_uninstalling_restores(product: Path, tmp_path: Path) -> None:
+    late = f"""
+import sys; sys.path.append({str(Path(tap.__file__).parents[2])!r})
+import ipymcp.protocol.rpc as rpc
+before = rpc.Peer.sent
+from tests.wire import tap
+uninstall = tap.install({str(tmp_path / "late")!r})
+assert rpc.Peer.sent is not before
+uninstall()
+assert rpc.Peer.sent is before
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", late], cwd=product, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+@pytest.mark.parametrize("seam", tap.SEAMS, ids=lambda seam: f"{seam.owner}.{seam.method}")
+def test_every_seam_is_a_method_of_the_product(seam: tap.Seam) -> None:
+    module = pytest.importorskip(seam.module)
+    assert callable(getattr(getattr(importlib.import_module(module.__name__), seam.owner), seam.method))

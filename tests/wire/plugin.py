@@ -1,0 +1,80 @@
+"""The pytest plugin: records every frame of the run, and fails the run where the specification was broken.
+
+Loaded by `pytest_plugins = ["tests.wire.plugin"]` in tests/conftest.py. What a test starts inherits the tap through
+`os.environ`; a fixture that gives a subprocess an environment of its own adds `tests.wire.environment(directory)`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.wire import environment, tap
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = ROOT.parent / "shared" / "mcp-schema"
+
+
+def checker() -> Path:
+    """The Python that has the official wire types: `.envs/sdk2`, or what IPYMCP_TEST_WIRE_PYTHON names."""
+    return Path(os.environ.get("IPYMCP_TEST_WIRE_PYTHON", ROOT / ".envs" / "sdk2" / "bin" / "python"))
+
+
+def check_command(directory: Path, schemas: Path | None = SCHEMAS) -> list[str]:
+    """The command line that checks what was recorded in `directory`."""
+    with_schemas = ["--schemas", str(schemas)] if schemas is not None and schemas.is_dir() else []
+    return [str(checker()), str(Path(__file__).with_name("check.py")), str(directory), *with_schemas]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Wire(), "ipymcp-wire-session")
+
+
+class Wire:
+    """One run's recording and its verdict."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="ipymcp-wire-"))
+        self._lines: list[str] = []
+        self._failed = False
+        added = environment(self.directory)
+        self._before = {name: os.environ.get(name) for name in added}
+        os.environ.update(added)
+        self._uninstall = tap.install(self.directory)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._uninstall()
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._check()
+        if self._failed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _check(self) -> None:
+        if not any(self.directory.glob("*.jsonl")):
+            self._lines = ["no frames recorded"]
+        elif not checker().exists():
+            self._failed = True
+            self._lines = [f"frames were recorded but not checked: {checker()} is missing, `make test` makes it"]
+        else:
+            done = subprocess.run(check_command(self.directory), capture_output=True, text=True, check=False)
+            self._failed = done.returncode != 0
+            self._lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+        if self._failed:
+            self._lines.append(f"the frames are in {self.directory}")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._failed:
+            terminalreporter.section("frames against the MCP specification", red=True)
+        for line in self._lines:
+            terminalreporter.write_line(line if self._failed else f"wire: {line}")
