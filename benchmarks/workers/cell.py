@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,22 +16,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-HEAVY = ("httpx", "ipywidgets", "jsonschema_rs", "cryptography", "sqlite3")
 TAB_LINES = ("mcp.big.tool_012", "mcp.big.", "%mcp call big.tool_012", "mcp.big.tool_00012(li")
-
-
-def load_extension(shell: Any) -> Sample:
-    """`import ipymcp` and `%load_ext ipymcp`, as the first cell of a notebook."""
-    before = set(sys.modules)
-    base = forget_peak()
-    with Stopwatch() as watch:
-        import ipymcp  # noqa: F401
-
-        shell.run_line_magic("load_ext", "ipymcp")
-    grown = resident_mb() - base
-    expect("ipymcp" in shell.extension_manager.loaded, "ipymcp is no extension")
-    heavy = [name for name in HEAVY if name in sys.modules and name not in before]
-    return {**watch.per(1), "mb": grown, "heavy": len(heavy), "note": ", ".join(heavy)}
 
 
 def load_servers(shell: Any, before: list[asyncio.AbstractEventLoop], count: int, command: Sequence[str]) -> Sample:
