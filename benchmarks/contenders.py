@@ -88,6 +88,12 @@ LIGHT_SERVER = f"{sys.executable} -I -S {ROOT / 'benchmarks' / 'servers.py'}"
 SDK_SERVER = f"{CONTENDERS['sdk'].python} {ROOT / 'benchmarks' / 'sdk_server.py'}"
 
 
+def worker_environment() -> dict[str, str]:
+    """Ours without the ban on bytecode: pip compiles what it installs, a checkout is compiled at its first import."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "MCP_USE_ANONYMIZED_TELEMETRY": "false"}
+
+
 class Worker:
     """A contender's process: one command a line, one JSON object back."""
 
@@ -99,7 +105,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "MCP_USE_ANONYMIZED_TELEMETRY": "false"},
+            env=worker_environment(),
             text=True,
         )
         assert self._process.stderr
