@@ -1,0 +1,69 @@
+"""What runs inside the kernel for kernel.py: nothing here but what a user's own cells could do."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.workers.harness import ECHO, Sample, Stopwatch, expect, forget_peak, resident_mb
+from benchmarks.workers.ours import Stall
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+TAB_LINES = ("mcp.big.tool_012", "mcp.big.", "%mcp call big.tool_012", "mcp.big.tool_00012(li")
+
+
+def load_servers(shell: Any, before: list[asyncio.AbstractEventLoop], count: int, command: Sequence[str]) -> Sample:
+    """Many servers by one `%mcp load FILE`; `before` are the loops that are not ipymcp's."""
+    shell.run_line_magic("load_ext", "ipymcp")
+    shell.run_line_magic("mcp", f"load warm -- {' '.join(command)};")
+    names = [f"server{number}" for number in range(count)]
+    definitions = {name: {"command": command[0], "args": command[1:]} for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": definitions}), encoding="utf-8")
+        base = forget_peak()
+        stall = Stall(before)
+        stall.start()
+        with Stopwatch() as watch:
+            shell.run_line_magic("mcp", f"load {config};")
+        longest = stall.stop()
+    gc.collect()
+    grown = resident_mb() - base
+    from ipymcp import mcp
+
+    expect(all(mcp[name].echo(ECHO).text == ECHO for name in names), "echo")
+    return {**watch.per(1), "stall_ms": longest, "mb": grown / count}
+
+
+def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:
+    """One server with many tools by `%mcp load`; `build_ms` is what it takes beyond a server with three."""
+    line = " ".join(command)
+    shell.run_line_magic("load_ext", "ipymcp")
+    shell.run_line_magic("mcp", f"load warm -- {line};")
+    with Stopwatch() as small:
+        shell.run_line_magic("mcp", f"load small -- {line};")
+    base = forget_peak()
+    with Stopwatch() as watch:
+        shell.run_line_magic("mcp", f"load big -- {line} --tools {tools};")
+    grown = resident_mb() - base
+    return {**watch.per(1), "build_ms": (watch.wall - small.wall) * 1e3, "mb": grown}
+
+
+def tab_inside(shell: Any) -> Sample:
+    """Tab without the wire: the slowest of several lines, each by its median."""
+    from IPython.core.completer import provisionalcompleter
+
+    def once(line: str) -> float:
+        with Stopwatch() as watch, provisionalcompleter():
+            found = list(shell.Completer.completions(line, len(line)))
+        expect(bool(found), f"nothing completes {line}")
+        return watch.wall * 1e3
+
+    return {"tab_inside_ms": max(statistics.median(once(line) for _ in range(5)) for line in TAB_LINES)}

@@ -1,0 +1,112 @@
+"""ipymcp in a cell: the same commands, each run as a cell of a real ipykernel over the wire."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from typing import Any
+
+from jupyter_client.manager import start_new_kernel
+
+from benchmarks.workers.cell import TAB_LINES
+from benchmarks.workers.harness import Sample, expect, reply
+
+PATIENCE = 120
+FIRST_CELL = """
+import json
+from benchmarks.workers.extension import load_extension
+answer = json.dumps(load_extension(get_ipython()))
+"""
+SETUP = """
+import json
+from benchmarks.workers import cell
+from benchmarks.workers.ours import Ours
+ours = Ours()
+"""
+
+
+class CellError(RuntimeError):
+    """What a cell raised."""
+
+
+class Kernel:
+    def __init__(self) -> None:
+        self._manager, self._client = start_new_kernel(startup_timeout=PATIENCE, kernel_name="python3")
+        self._is_set_up = False
+
+    def set_up(self) -> None:
+        """Before the first measurement that needs more than a bare kernel."""
+        if not self._is_set_up:
+            self.cell(SETUP)
+            self._is_set_up = True
+
+    def cell(self, code: str) -> Any:
+        """Run it as a cell; the value of its name `answer`."""
+        request = self._client.execute(code, store_history=False, user_expressions={"answer": "answer"})
+        content = self._reply_to(request)
+        if content["status"] != "ok":
+            raise CellError(f"{content.get('ename')}: {content.get('evalue')}")
+        found = content["user_expressions"]["answer"]
+        return json.loads(ast.literal_eval(found["data"]["text/plain"])) if found["status"] == "ok" else None
+
+    def tab(self, line: str) -> float:
+        """Milliseconds from the request to the reply that a front end would draw."""
+        start = time.perf_counter()
+        found = self._reply_to(self._client.complete(line, len(line)))
+        taken = time.perf_counter() - start
+        expect(bool(found["matches"]), f"nothing completes {line}")
+        return taken * 1e3
+
+    def _reply_to(self, request: str) -> dict[str, Any]:
+        while True:
+            message = self._client.get_shell_msg(timeout=PATIENCE)
+            if message["parent_header"].get("msg_id") == request:
+                return message["content"]
+
+    def close(self) -> None:
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+def run(kernel: Kernel, line: str) -> Sample:
+    word, *arguments = line.split()
+    if word == "load_ext":
+        return kernel.cell(FIRST_CELL)
+    kernel.set_up()
+    if word == "catalog":
+        load = f"cell.load_catalog(get_ipython(), {int(arguments[0])}, {arguments[1:]!r})"
+        sample = kernel.cell(f"answer = json.dumps({load})")
+        tabs = [statistics.median(kernel.tab(line) for _ in range(7)) for line in TAB_LINES]
+        inside = kernel.cell("answer = json.dumps(cell.tab_inside(get_ipython()))")
+        return {**sample, "tab_ms": max(tabs), **inside}
+    if word == "servers":
+        load = f"cell.load_servers(get_ipython(), ours.before, {int(arguments[0])}, {arguments[1:]!r})"
+        return kernel.cell(f"answer = json.dumps({load})")
+    if word == "concurrent":
+        return kernel.cell(f"answer = json.dumps(await ours.run_async({line!r}))")
+    return kernel.cell(f"answer = json.dumps(ours.run({line!r}))")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["IPYTHONDIR"] = folder  # nobody's start-up files
+        kernel = Kernel()
+        try:
+            while (line := sys.stdin.readline().strip()) not in ("", "quit"):
+                try:
+                    reply(run(kernel, line))
+                except CellError as error:
+                    reply({"error": str(error)})
+                except Exception as error:
+                    reply({"error": f"{type(error).__name__}: {error}"})
+        finally:
+            kernel.close()
+
+
+if __name__ == "__main__":
+    main()
