@@ -7,7 +7,7 @@ in seventeen. The user's own handler is back whenever the user's own code runs.
 
 from __future__ import annotations
 
-import inspect
+import importlib
 import signal
 import sys
 import threading
@@ -23,9 +23,10 @@ __all__ = ["Interrupts", "Waiter"]
 
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
-# Without the conversion to and from enums, which costs more than all the rest of a wait.
-_set_signal = inspect.unwrap(signal.signal)
-_get_signal = inspect.unwrap(signal.getsignal)
+# The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
+_raw: Any = importlib.import_module("_signal")
+_set_signal: Any = _raw.signal
+_get_signal: Any = _raw.getsignal
 
 
 class Interrupts:
