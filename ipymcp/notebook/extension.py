@@ -38,7 +38,7 @@ class Extension:
         ip.configurables.append(self.settings)
         matchers = getattr(ip.Completer, "custom_matchers", None)
         if matchers is not None:
-            from ipymcp.notebook.completion import matcher
+            from ipymcp.notebook.matcher import matcher
 
             self._matcher = matcher(self)
             matchers.append(self._matcher)

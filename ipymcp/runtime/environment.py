@@ -54,7 +54,7 @@ _HINTS = {
     "docker": "install Docker, or name the program's full path",
 }
 _OWN_PYTHON = frozenset({"python", "python3"})
-"""What somebody who types it in a notebook or a script means by it: this interpreter, with what `%pip` has installed."""
+"""Typed in a notebook or a script, these mean this interpreter, with what `%pip` has installed."""
 _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
