@@ -43,10 +43,10 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
     context = context_at(text, namespace=namespace)
     if context is None:
         return None
-    if isinstance(context, LineContext):
-        words, kind = _on_line(context, mcp)
-    else:
-        words, kind = _in_code(context, mcp)
+    found = _on_line(context, mcp) if isinstance(context, LineContext) else _in_code(context, mcp)
+    if found is None:
+        return None
+    words, kind = found
     return context.partial, _beginning(context.partial, words), kind
 
 
@@ -115,40 +115,41 @@ def _paths(partial: str) -> Iterator[str]:
 # -- Python code ------------------------------------------------------------------------------------------------------
 
 
-def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str] | None:
+    """None where the object before the cursor is none of ours."""
     path = context.path
     if context.kind in ("argument", "value"):
         return _in_call(context, mcp)
     if not path:
         if context.kind == "key":
             return _closed(mcp, context), "module"
-        return sorted(
-            {*mcp._host.aliases().values(), *(word for word in dir(type(mcp)) if word in RESERVED_HOST)}
-        ), "module"
+        own = (word for word in dir(type(mcp)) if word in RESERVED_HOST)
+        return sorted({*mcp._host.aliases().values(), *own}), "module"
     if path[0].name == "servers" and not path[0].item:
-        if len(path) == 1:
-            return (_closed(mcp, context), "module") if context.kind == "key" else ((), "function")
-        return (_SERVER_WORDS if len(path) == 2 else ()), "function"
+        if len(path) == 1 and context.kind == "key":
+            return _closed(mcp, context), "module"
+        return (_SERVER_WORDS, "function") if len(path) == 2 else None
     session = _session(path[0], mcp)
-    if session is None:
-        return (), "function"
-    if len(path) == 1:
-        if context.kind == "key":
-            return _closed(session.catalog.tools, context), "function"
-        return sorted(session.catalog.aliases), "function"
-    return (_TOOL_WORDS if len(path) == 2 and context.kind == "attribute" else ()), "function"
+    if session is None or len(path) > 2:
+        return None
+    if len(path) == 2:
+        return (_TOOL_WORDS, "function") if context.kind == "attribute" else None
+    if context.kind == "key":
+        return _closed(session.catalog.tools, context), "function"
+    return sorted(session.catalog.aliases), "function"
 
 
-def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str] | None:
     steps = [step for step in context.path if step.item or step.name not in _TOOL_WORDS]
     session = _session(steps[0], mcp) if len(steps) == 2 else None
     entry = session.catalog.find(steps[1].name) if session is not None else None
     if entry is None:
-        return (), "param"
+        return None
     parameters = mcp._factory.schema(entry).parameters
     if context.kind == "value":
         name = context.argument or _positional(parameters, context.positional)
-        return _values(parameters, name, quote=context.quote), "value"
+        values = _values(parameters, name, quote=context.quote)
+        return (values, "value") if values else None
     filled = {parameter.alias for parameter in [p for p in parameters if p.required][: context.positional]}
     names = [p.alias for p in parameters if p.alias not in context.given and p.alias not in filled]
     return (f"{name}=" for name in names), "param"

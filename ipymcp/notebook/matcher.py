@@ -34,9 +34,10 @@ def matcher(extension: Extension) -> Callable[[Any], Any]:
             return {"completions": [], "suppress": False}
         partial, words, kind = found
         return {
-            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words],
+            # IPython would drop the rest itself, after looking at each.
+            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words[: api.MATCHES_LIMIT]],
             "matched_fragment": partial,
-            "suppress": bool(words),
+            "suppress": True,
             "ordered": True,
         }
 
