@@ -18,7 +18,7 @@ from ipymcp.errors import CallTimeout, ConnectionLost, McpError, ProtocolError, 
 from ipymcp.protocol import eras, wire
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.protocol.rpc import Peer, Slot, excerpt
-from ipymcp.protocol.transports.base import Message
+from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
     from msgspec import Raw
@@ -356,7 +356,8 @@ class Client:
         name: str | None = None,
     ) -> None:
         """Where every frame goes out."""
-        self._transport.send(Message(frame, kind, identifier, method, self._headers(method, name)))
+        headers = self._headers(method, name) if self._transport.uses_headers else NO_HEADERS
+        self._transport.send(Message(frame, kind, identifier, method, headers))
 
     def _headers(self, method: str, name: str | None = None) -> dict[str, str]:
         """What the HTTP transport mirrors (2026-07-28, Streamable HTTP, request metadata)."""

@@ -161,37 +161,24 @@ class Call(Generic[T]):
         context = contextvars.copy_context()
 
         def heard(progress: Progress | None) -> None:
-            try:
-                loop.call_soon_threadsafe(on_loop, progress, context=context)
-            except RuntimeError:  # the caller's loop was closed: nobody waits any more
-                self._give_up("the caller is gone")
+            told = settle if progress is None else partial(context.run, partial(on_progress, progress))
+            self._services.loop.tell(loop, told)
 
-        def on_loop(progress: Progress | None) -> None:
-            if future.done():
-                return
-            if progress is None:
+        def settle() -> None:
+            if not future.done():
                 future.set_result(None)
-                return
+
+        def on_progress(progress: Progress) -> None:
             try:
                 self._tell_progress(progress)
             except Exception as error:  # the caller's own function failed: so does the caller's await
-                future.set_exception(error)
-
-        def check() -> asyncio.TimerHandle:
-            if self.deadline() <= time.monotonic():
-                self._expire()
-            return loop.call_later(max(self.deadline() - time.monotonic(), 0.001), recheck)
-
-        def recheck() -> None:
-            nonlocal timer
-            if not future.done() and not self.done:
-                timer = check()
+                if not future.done():
+                    future.set_exception(error)
 
         self._listeners.append(heard)
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         self._begin()
-        timer = check()
         self._services.loop.pulse(loop)
         try:
             await future
@@ -199,7 +186,6 @@ class Call(Generic[T]):
             self._abandon(error)
             raise
         finally:
-            timer.cancel()
             self._services.loop.unpulse(loop)
             self._present_end()
         return self._outcome()
@@ -209,7 +195,7 @@ class Call(Generic[T]):
         if self.options.on_progress is not None:
             self._listeners.append(self._tell_submitted)
         self._begin()
-        self._services.loop.call(self._watch_deadline)
+        self._services.loop.start_beat()
         return self
 
     def result(self, timeout: float | None = None) -> T:
@@ -244,7 +230,7 @@ class Call(Generic[T]):
                 if not future.done():
                     future.set_result(None)
 
-            self._listen(lambda progress: None if progress else _call_soon(loop, settle))
+            self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
             self._services.loop.pulse(loop)
             try:
                 await future
@@ -321,15 +307,10 @@ class Call(Generic[T]):
         silence = "and no progress " if self.progress else ""
         return CallTimeout(f"no answer {silence}within {self.options.timeout:g} s", hint="give it longer: timeout=…")
 
-    def _watch_deadline(self) -> None:
-        """On the loop: a submitted call has nobody else to watch its clock."""
-        if self.done:
-            return
-        wait = self.deadline() - time.monotonic()
-        if wait <= 0:
+    def end_if_late(self) -> None:
+        """Give it up if its time has passed; for calls that nobody waits for in a thread."""
+        if not self.done and self.deadline() <= time.monotonic():
             self._expire()
-        else:
-            self._services.loop.loop.call_later(wait, self._watch_deadline)
 
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result
@@ -383,10 +364,3 @@ class Call(Generic[T]):
 
 def _at(moment: float) -> Callable[[], float]:
     return lambda: moment
-
-
-def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:  # closed: nobody waits any more
-        return

@@ -63,6 +63,7 @@ class Host:
             folder=self.folder,
             max_starting=max(8, 2 * (os.cpu_count() or 1)),
         )
+        self.loop.watch(self._end_late_calls)
         _end_with_process(self)
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
@@ -197,6 +198,12 @@ class Host:
     ) -> Call[T]:
         """A call not yet sent."""
         return Call(next(self._numbers), session, tool, arguments, options, convert, self._calls)
+
+    def _end_late_calls(self) -> bool:
+        calls = list(self.running.values())
+        for call in calls:
+            call.end_if_late()
+        return bool(calls)
 
     @property
     def presenter(self) -> Presenter | None:

@@ -8,6 +8,7 @@ process that started them: a forked child is refused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
@@ -41,8 +42,11 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._watchers: tuple[Callable[[], bool], ...] = ()
         self._foreign: dict[asyncio.AbstractEventLoop, int] = {}
+        self._parcels: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
         self._pulsing = False
+        self._next_beat: asyncio.TimerHandle | None = None
 
     @property
     def is_running(self) -> bool:
@@ -127,6 +131,14 @@ class BackgroundLoop:
         sleep through the interrupt until the answer comes.
         """
         self._foreign[foreign] = self._foreign.get(foreign, 0) + 1
+        self.start_beat()
+
+    def watch(self, watcher: Callable[[], bool]) -> None:
+        """Have a function called at every beat; the beat goes on as long as it returns true."""
+        self._watchers = (*self._watchers, watcher)
+
+    def start_beat(self) -> None:
+        """Begin to beat, five times a second, until nobody needs it; from any thread."""
         if not self._pulsing:
             self._pulsing = True
             self.loop.call_soon_threadsafe(self._beat)
@@ -139,6 +151,18 @@ class BackgroundLoop:
         else:
             self._foreign.pop(foreign, None)
 
+    def tell(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+        """Run a function on a foreign loop, soon.
+
+        What one turn of our loop has to tell it travels together: waking a loop costs more than an answer.
+        """
+        if threading.current_thread() is not self._thread:
+            _deliver(foreign, [function])
+            return
+        if not self._parcels:
+            self.loop.call_soon(self._send_parcels)
+        self._parcels.setdefault(foreign, []).append(function)
+
     def stop(self) -> None:
         """Stop the loop and its thread. It starts anew at the next use."""
         with self._lock:
@@ -150,16 +174,25 @@ class BackgroundLoop:
         if thread is not threading.current_thread():
             thread.join(timeout=2)
 
+    def _send_parcels(self) -> None:
+        parcels, self._parcels = self._parcels, {}
+        for foreign, functions in parcels.items():
+            _deliver(foreign, functions)
+
     def _beat(self) -> None:
+        if self._next_beat is not None:
+            self._next_beat.cancel()
         for foreign in list(self._foreign):
-            try:
-                foreign.call_soon_threadsafe(_nothing)
-            except RuntimeError:  # closed
+            if foreign.is_closed():
                 self._foreign.pop(foreign, None)
+            else:
+                _deliver(foreign, [])
+        # The flag goes down before anybody is asked: who comes now either finds it down or is seen here.
         self._pulsing = False
-        if self._foreign:  # asked after the flag is down: whoever comes now either sees it down or is seen here
+        needed = [watcher() for watcher in self._watchers]
+        if self._foreign or any(needed):
             self._pulsing = True
-            self.loop.call_later(_PULSE, self._beat)
+            self._next_beat = self.loop.call_later(_PULSE, self._beat)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
@@ -186,4 +219,11 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _nothing() -> None: ...
+def _deliver(foreign: asyncio.AbstractEventLoop, functions: list[Callable[[], None]]) -> None:
+    with contextlib.suppress(RuntimeError):  # closed: nobody waits there any more
+        foreign.call_soon_threadsafe(_run_all, functions)
+
+
+def _run_all(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()

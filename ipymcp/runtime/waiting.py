@@ -7,6 +7,7 @@ in seventeen. The user's own handler is back whenever the user's own code runs.
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 import threading
@@ -22,6 +23,10 @@ __all__ = ["Interrupts", "Waiter"]
 
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
+# The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
+_raw: Any = importlib.import_module("_signal")
+_set_signal: Any = _raw.signal
+_get_signal: Any = _raw.getsignal
 
 
 class Interrupts:
@@ -40,11 +45,11 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            previous = signal.getsignal(signal.SIGINT)
-            if callable(previous) or previous == signal.SIG_DFL:
+            previous = _get_signal(signal.SIGINT)
+            if callable(previous) or previous == signal.SIG_DFL:  # else ignored, or not Python's to put back
                 self._previous = previous
                 self._mine = True
-                signal.signal(signal.SIGINT, self._flag)
+                _set_signal(signal.SIGINT, self._flag)
         return self
 
     def __exit__(
@@ -52,7 +57,7 @@ class Interrupts:
     ) -> None:
         if self._mine:
             self._mine = False
-            signal.signal(signal.SIGINT, self._previous)
+            _set_signal(signal.SIGINT, self._previous)
         if self._flagged and not isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt("Interrupted by user")
 
@@ -61,11 +66,11 @@ class Interrupts:
         if self._flagged or not self._mine:
             function()
             return
-        signal.signal(signal.SIGINT, self._previous)
+        _set_signal(signal.SIGINT, self._previous)
         try:
             function()
         finally:
-            signal.signal(signal.SIGINT, self._flag)
+            _set_signal(signal.SIGINT, self._flag)
 
     def _flag(self, number: int, frame: FrameType | None) -> None:
         self._flagged = True

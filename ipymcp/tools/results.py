@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ipymcp.errors import ProtocolError
+from ipymcp.errors import CallError
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
@@ -45,13 +45,18 @@ class ToolResult:
         self.server = server
         self.tool = tool
         self._output_schema = output_schema
+        self._decoded: wire.CallToolResult | None = None
 
-    @cached_property
+    @property
     def _fields(self) -> wire.CallToolResult:
-        try:
-            return wire.decode(self._raw, wire.CallToolResult)
-        except ValueError as error:
-            raise ProtocolError(f"its answer is no tool result: {error}", server=self.server, tool=self.tool) from error
+        # Not a cached_property: on every call's way, and on Python 3.11 that takes a lock.
+        if self._decoded is None:
+            try:
+                self._decoded = wire.decode(self._raw, wire.CallToolResult)
+            except ValueError as error:
+                what = f"its answer is no tool result: {error}"
+                raise CallError(what, server=self.server, tool=self.tool, hint="a fault of the server") from error
+        return self._decoded
 
     @property
     def kind(self) -> str:

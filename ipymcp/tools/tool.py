@@ -192,13 +192,6 @@ class Tool:
         entry = self.entry()
         return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
 
-    async def _aprepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
-        session = self._session()
-        if session.client is None:
-            await self._factory.host.asettle(session)
-        entry = self.entry()
-        return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
-
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         self._factory.check(self._server, entry.name)
         output_schema = entry.definition.outputSchema
@@ -215,7 +208,9 @@ class AsyncTool(Tool):
 
     async def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:  # type: ignore[override]
         """Call the tool and await its result."""
-        return await (await self._aprepare(args, kwargs)).arun()
+        if self._session().client is None:
+            await self._factory.host.asettle(self._session())
+        return await self._prepare(args, kwargs).arun()
 
 
 def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> ToolResult:

@@ -57,6 +57,9 @@ class Receiver(Protocol):
 class Transport(Protocol):
     """One connection to one server."""
 
+    uses_headers: bool
+    """Whether `Message.headers` goes anywhere."""
+
     async def open(self, receiver: Receiver) -> None:
         """Connect; from now on the receiver is told. Raises a `StartError`."""
         ...

@@ -49,6 +49,8 @@ class StdioTransport:
         grace: How long the server may take to end.
     """
 
+    uses_headers = False
+
     def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
         self._launch = launch
         self._watch = watch
