@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import ipymcp
-from ipymcp import ConnectionLost, Mcp, RpcError, StartError
+from ipymcp import ConnectionLost, Mcp, ProtocolError
 from tests import processes, real_servers
 
 PATIENCE = 60
@@ -65,7 +65,7 @@ def test_each_server_speaks_the_eras_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["sdk1", "memory"])
 def test_an_era_that_a_server_does_not_have_is_refused(name: str, tmp_path: Path) -> None:
     with (
-        pytest.raises((StartError, RpcError, ipymcp.ProtocolError)) as caught,
+        pytest.raises(ProtocolError) as caught,
         ipymcp.connect(real_servers.definitions([name], tmp_path, era="modern")),
     ):
         pass
@@ -109,7 +109,7 @@ def test_servers_are_stopped_started_and_restarted(tmp_path: Path) -> None:
         mcp.stop(*NAMES)
         with pytest.raises(ipymcp.ServerStopped) as caught:
             mcp.everything.echo("x")
-        assert str(caught.value) == "everything.echo: is stopped"
+        assert str(caught.value) == "everything: is stopped"
         assert caught.value.hint == "%mcp start everything"
         mcp.start("everything")
         assert ask(mcp, "everything") == "Echo: x"
@@ -126,7 +126,7 @@ def test_servers_that_are_killed_at_rest_come_back(tmp_path: Path) -> None:
         watch.until(lambda: all(mcp.servers[name].pid != before[name] for name in NAMES))
         for name in NAMES:
             assert ask(mcp, name)  # one that is still starting is waited for
-            assert mcp.servers[name].error == "the server was ended by SIGKILL; starting it again in 1 s (1 of 3)"
+            assert mcp.servers[name].error.startswith("the server was ended by SIGKILL")
 
 
 @pytest.mark.parametrize(("name", "tool"), [("everything", "trigger-long-running-operation"), ("sdk2", "slow")])
