@@ -8,53 +8,24 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.notebook.context import AttributeContext, LineContext, context_at
 from ipymcp.runtime.names import RESERVED_HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ipymcp.notebook.attribute_context import Step
-    from ipymcp.notebook.extension import Extension
     from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.schema import Parameter
 
-__all__ = ["candidates", "matcher"]
+__all__ = ["candidates"]
 
 _TOOL_WORDS = ("aio", "options", "submit")
 _SERVER_WORDS = ("error", "logs", "name", "pid", "protocol_version", "restart", "start", "state", "stop")
-
-
-def matcher(extension: Extension) -> Callable[[Any], Any]:
-    """The matcher to put into IPython's completer (its second API, IPython 8.6)."""
-    from IPython.core import completer
-
-    api: Any = completer
-
-    @api.context_matcher()
-    def ipymcp_matcher(context: Any) -> Any:
-        lines = context.full_text.split("\n")[: context.cursor_line + 1]
-        lines[-1] = lines[-1][: context.cursor_position]
-        try:
-            found = candidates("\n".join(lines), ipymcp.host(), extension.settings.namespace or "mcp")
-        except Exception:  # a completer that raises would spoil Tab for everybody
-            found = None
-        if found is None:
-            return {"completions": [], "suppress": False}
-        partial, words, kind = found
-        return {
-            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words],
-            "matched_fragment": partial,
-            "suppress": bool(words),
-            "ordered": True,
-        }
-
-    return ipymcp_matcher
 
 
 def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str] | None:
@@ -72,10 +43,10 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
     context = context_at(text, namespace=namespace)
     if context is None:
         return None
-    if isinstance(context, LineContext):
-        words, kind = _on_line(context, mcp)
-    else:
-        words, kind = _in_code(context, mcp)
+    found = _on_line(context, mcp) if isinstance(context, LineContext) else _in_code(context, mcp)
+    if found is None:
+        return None
+    words, kind = found
     return context.partial, _beginning(context.partial, words), kind
 
 
@@ -144,40 +115,41 @@ def _paths(partial: str) -> Iterator[str]:
 # -- Python code ------------------------------------------------------------------------------------------------------
 
 
-def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str] | None:
+    """None where the object before the cursor is none of ours."""
     path = context.path
     if context.kind in ("argument", "value"):
         return _in_call(context, mcp)
     if not path:
         if context.kind == "key":
             return _closed(mcp, context), "module"
-        return sorted(
-            {*mcp._host.aliases().values(), *(word for word in dir(type(mcp)) if word in RESERVED_HOST)}
-        ), "module"
+        own = (word for word in dir(type(mcp)) if word in RESERVED_HOST)
+        return sorted({*mcp._host.aliases().values(), *own}), "module"
     if path[0].name == "servers" and not path[0].item:
-        if len(path) == 1:
-            return (_closed(mcp, context), "module") if context.kind == "key" else ((), "function")
-        return (_SERVER_WORDS if len(path) == 2 else ()), "function"
+        if len(path) == 1 and context.kind == "key":
+            return _closed(mcp, context), "module"
+        return (_SERVER_WORDS, "function") if len(path) == 2 else None
     session = _session(path[0], mcp)
-    if session is None:
-        return (), "function"
-    if len(path) == 1:
-        if context.kind == "key":
-            return _closed(session.catalog.tools, context), "function"
-        return sorted(session.catalog.aliases), "function"
-    return (_TOOL_WORDS if len(path) == 2 and context.kind == "attribute" else ()), "function"
+    if session is None or len(path) > 2:
+        return None
+    if len(path) == 2:
+        return (_TOOL_WORDS, "function") if context.kind == "attribute" else None
+    if context.kind == "key":
+        return _closed(session.catalog.tools, context), "function"
+    return sorted(session.catalog.aliases), "function"
 
 
-def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str] | None:
     steps = [step for step in context.path if step.item or step.name not in _TOOL_WORDS]
     session = _session(steps[0], mcp) if len(steps) == 2 else None
     entry = session.catalog.find(steps[1].name) if session is not None else None
     if entry is None:
-        return (), "param"
+        return None
     parameters = mcp._factory.schema(entry).parameters
     if context.kind == "value":
         name = context.argument or _positional(parameters, context.positional)
-        return _values(parameters, name, quote=context.quote), "value"
+        values = _values(parameters, name, quote=context.quote)
+        return (values, "value") if values else None
     filled = {parameter.alias for parameter in [p for p in parameters if p.required][: context.positional]}
     names = [p.alias for p in parameters if p.alias not in context.given and p.alias not in filled]
     return (f"{name}=" for name in names), "param"

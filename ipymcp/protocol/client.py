@@ -388,8 +388,9 @@ class Client:
     # -- hearing ------------------------------------------------------------------------------------------------------
 
     def message(self, line: bytes) -> None:
-        """One message arrived (called by the transport)."""
-        self._peer.receive(line)
+        """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
+        if self._lost is None:
+            self._peer.receive(line)
 
     def undelivered(self, identifier: int | str | float, error: McpError) -> None:
         """One request failed in the transport (called by it)."""

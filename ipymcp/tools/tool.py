@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.runtime.calls import CallOptions
-from ipymcp.tools.docstring import docstring
 from ipymcp.tools.results import ToolResult
-from ipymcp.tools.sanitize import visible
-from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.schema import ToolSchema
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory"]
 
@@ -50,6 +48,8 @@ class ToolFactory:
         key = (entry.server, entry.name)
         known = self._schemas.get(key)
         if known is None or known[0] is not entry:
+            from ipymcp.tools.schema import ToolSchema
+
             known = (entry, ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name))
             self._schemas[key] = known
         return known[1]
@@ -227,6 +227,8 @@ def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> To
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
+        from ipymcp.tools.sanitize import visible
+
         raise ToolError(
             visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"
         )
@@ -239,6 +241,8 @@ def _first_lines(text: str, limit: int = 300) -> str:
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
+    from ipymcp.tools.docstring import docstring
+
     definition = entry.definition
     return docstring(
         definition.title,
