@@ -167,12 +167,12 @@ class ServerSession:
 
     async def stop(self, state: State = State.STOPPED) -> None:
         """End it and wait until it has ended. Who starts it meanwhile has the last word."""
-        owner = self._owner
+        owner, link = self._owner, self._link
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
-            if self._link is not None:  # cancelled while it waited for the end of the process, it did not
-                await self._link.client.aclose()
+            if link is not None:  # cancelled while it waited for the end of the process, it did not
+                await link.client.aclose()
         if self._owner is owner:
             self.error = None
             self._move(state)
