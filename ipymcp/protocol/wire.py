@@ -176,8 +176,10 @@ def _loads_leniently(data: bytes) -> Any:
     text = data.removeprefix(_BOM).decode("utf-8", errors="replace")
     try:
         return replace_surrogates(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise NotJson(str(error) or "nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise NotJson(f"{error.msg} at character {error.pos + 1:,}") from error
+    except RecursionError as error:
+        raise NotJson("nested too deeply") from error
 
 
 def decode(data: bytes | memoryview | Raw, kind: type[T]) -> T:
