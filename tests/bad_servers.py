@@ -112,9 +112,7 @@ def frames_read(path: Path) -> list[dict[str, Any]]:
 
 def calls_read(path: Path, tool: str) -> int:
     """How often the tool was called."""
-    return sum(
-        frame.get("method") == "tools/call" and frame["params"]["name"] == tool for frame in frames_read(path)
-    )
+    return sum(frame.get("method") == "tools/call" and frame["params"]["name"] == tool for frame in frames_read(path))
 
 
 def runs(path: Path) -> int:

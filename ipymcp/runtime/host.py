@@ -73,11 +73,13 @@ class Host:
     async def load(self, definitions: Iterable[ServerDefinition], *, wait: bool = True) -> list[ServerSession]:
         """Have these servers, started. A second identical load is a no-op; a changed one restarts.
 
+        Whoever stops waiting leaves them starting.
+
         Args:
             definitions: What to run.
             wait: Until each is ready or has failed.
         """
-        sessions = await asyncio.gather(*map(self._have, definitions))
+        sessions = await asyncio.shield(self.loop.spawn(self._have_all(definitions), "ipymcp-load"))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
         return sessions
@@ -106,6 +108,9 @@ class Host:
         sessions = await self.stop(names)
         gone = {session.name for session in sessions}
         self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
+
+    async def _have_all(self, definitions: Iterable[ServerDefinition]) -> list[ServerSession]:
+        return await asyncio.gather(*map(self._have, definitions))
 
     async def _have(self, definition: ServerDefinition) -> ServerSession:
         old = self.sessions.get(definition.name)

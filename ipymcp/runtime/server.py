@@ -164,7 +164,10 @@ class ServerSession:
         self._owner = self._services.loop.spawn(self._own(owner, instead_of), f"ipymcp-server-{self.name}")
 
     async def stop(self, state: State = State.STOPPED) -> None:
-        """End it and wait until it has ended. Who starts it meanwhile has the last word."""
+        """End it and wait until it has ended. It ends whoever stops waiting; who starts it meanwhile has the last word."""
+        await asyncio.shield(self._services.loop.spawn(self._stop(state), f"ipymcp-stop-{self.name}"))
+
+    async def _stop(self, state: State) -> None:
         owner = self._owner
         if owner is not None and not owner.done():
             owner.cancel()

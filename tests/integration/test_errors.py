@@ -260,7 +260,7 @@ def test_an_answer_cut_off_by_death_is_a_lost_connection() -> None:
         "    r = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {}},\n"
         "         'tools/list': {'tools': [{'name': 'echo', 'inputSchema': {'type': 'object'}}]}}.get(m['method'])\n"
         "    if m['method'] == 'tools/call':\n"
-        "        print('{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"cont' % m['id'], end='', flush=True); sys.exit(5)\n"
+        '        print(\'{"jsonrpc":"2.0","id":%d,"result":{"cont\' % m[\'id\'], end=\'\', flush=True); sys.exit(5)\n'
         "    if r: print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': r}), flush=True)\n"
     )
     with connected({"one": {"command": sys.executable, "args": ["-c", script], "era": "legacy"}}) as mcp:
@@ -337,7 +337,9 @@ def test_a_result_over_the_limit_fails_its_call_alone_and_is_not_kept(words: lis
         assert other.result(PATIENCE).text == "slept 0.5 s"
         assert pid_of(mcp, "one") == pid
         assert mcp.good.echo("x").text == "x"
-        assert re.search(r"a line of 60,\d{3},\d{3} bytes was discarded; the limit is 1,000,000", "\n".join(log_of(mcp, "one")))
+        assert re.search(
+            r"a line of 60,\d{3},\d{3} bytes was discarded; the limit is 1,000,000", "\n".join(log_of(mcp, "one"))
+        )
 
 
 def test_a_malformed_answer_fails_its_own_call_at_once() -> None:
@@ -495,5 +497,3 @@ def test_a_server_that_changed_its_era_is_asked_anew(first: str, then: str, tmp_
         after = mcp.servers["one"].protocol_version
         assert {before, after} == {"2025-11-25", "2026-07-28"}
         assert mcp.one.echo("x").text == "x"
-
-

@@ -40,7 +40,7 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
     [
         ("junk", "not a message: Listening on nothing in particular {"),
         ("bom", "not a message: \ufeff"),
-        ("invalid-utf8", "no JSON-RPC message: {\"text\": \"\ufffd\ufffd\ufffd\"}"),
+        ("invalid-utf8", 'no JSON-RPC message: {"text": "\ufffd\ufffd\ufffd"}'),
         ("nan", 'no JSON-RPC message: {"value": NaN}'),
         ("surrogate", 'no JSON-RPC message: {"value": "\\ud800"}'),
         ("hello", 'JSON, but no JSON-RPC message: {"hello": 1}'),
@@ -67,7 +67,12 @@ def test_nan_reaches_the_data_as_a_float() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("surrogate", "x\ufffd"), ("invalid-utf8", "x\ufffd\ufffd"), ("bom", "x"), ("surrogate,invalid-utf8,nan,bom", "x\ufffd\ufffd\ufffd")],
+    [
+        ("surrogate", "x\ufffd"),
+        ("invalid-utf8", "x\ufffd\ufffd"),
+        ("bom", "x"),
+        ("surrogate,invalid-utf8,nan,bom", "x\ufffd\ufffd\ufffd"),
+    ],
 )
 def test_a_spoiled_answer_is_mended(kind: str, text: str) -> None:
     with connected({"one": bad(f"taint={kind}")}) as mcp:
@@ -437,7 +442,9 @@ def test_log_messages_reach_the_logs_and_logging_and_nothing_is_printed(
         mcp.one.log(level="warning", data="herring")
         mcp.one.log(level="info", data={"a": [1]})
         assert log_of(mcp, "one", "server") == ["misbehaving: herring", 'misbehaving: {"a":[1]}']
-        said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "ipymcp.server.one"]
+        said = [
+            (record.levelname, record.getMessage()) for record in caplog.records if record.name == "ipymcp.server.one"
+        ]
         assert ("WARNING", "server: misbehaving: herring") in said
         assert ("INFO", 'server: misbehaving: {"a":[1]}') in said
         with pytest.raises(errors.ConnectionLost):
@@ -457,7 +464,7 @@ def test_an_answer_nested_too_deeply_fails_its_call_alone() -> None:
         "    if r: line = json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': r})\n"
         "    if m['method'] == 'tools/call' and m['params']['arguments']:\n"
         "        n = m['params']['arguments']['n']\n"
-        "        line = '{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"content\":%s%s}}' % (m['id'], '[' * n, ']' * n)\n"
+        '        line = \'{"jsonrpc":"2.0","id":%d,"result":{"content":%s%s}}\' % (m[\'id\'], \'[\' * n, \']\' * n)\n'
         "    if r: print(line, flush=True)\n"
     )
     import sys
