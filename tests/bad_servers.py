@@ -30,6 +30,40 @@ def bad(*words: str, era: str = "both", version: str | None = None, **definition
     return {"command": sys.executable, "args": [str(SCRIPT), "--era", era, *newest, *words], **definition}
 
 
+_SCRIPT = """
+import json, sys, threading
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+%s
+
+tools = [{"name": "work", "inputSchema": {"type": "object"}}]
+complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message["method"]
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {}},
+        "server/discover": {
+            "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, **complete
+        },
+        "tools/list": {"tools": tools, **complete},
+    }.get(method)
+    answer = on(method, message)
+    if answer or result:
+        say(id=message["id"], result=answer or result)
+"""
+
+
+def scripted(code: str, *, ours: str = "legacy") -> dict[str, Any]:
+    """The definition of a server of one tool, `work`, and one function: `on(method, message)`.
+
+    It may `say(**members)`, and give back the result where that is not the usual one.
+    """
+    return {"command": sys.executable, "args": ["-c", _SCRIPT % code], "era": ours}
+
+
 @contextlib.contextmanager
 def connected(
     servers: Mapping[str, Any], *, timing: Timing = QUICK, folder: Path | None = None, load: bool = True

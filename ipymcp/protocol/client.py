@@ -308,20 +308,24 @@ class Client:
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method)
 
-    async def listen(self) -> None:
-        """Stateless era: hold a subscription to changes of the tool list until the server ends it.
+    def listen(self) -> asyncio.Future[Raw]:
+        """Stateless era: subscribe, now, to changes of the tool list.
 
-        Raises:
-            RpcError: The server has no subscriptions.
+        Returns:
+            What is done when the server ends it, with an `RpcError` if it has no subscriptions; cancelling it ends it.
         """
         body = b'{"notifications":{"toolsListChanged":true}}'
         slot, future = self._open_request("subscriptions/listen", self.era.params(body))
         self._subscription = slot
-        try:
-            await future
-        finally:
-            self._subscription = None
-            self.give_up(slot, "no longer listening")
+
+        def over(done: asyncio.Future[Raw]) -> None:
+            if self._subscription is slot:
+                self._subscription = None
+            if done.cancelled() or done.exception() is None:
+                self.give_up(slot, "no longer listening")
+
+        future.add_done_callback(over)
+        return future
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening, which only the end of the connection cancels; it may be ignored."""
@@ -402,8 +406,9 @@ class Client:
 
     def lost(self, reason: str) -> None:
         """The connection is over (called by the transport): everything in flight fails."""
+        self._lost = self._lost or reason
+        self._listener.lost(reason)  # first: whoever's call fails now may call again at once
         self._end(reason)
-        self._listener.lost(reason)
 
     def on_request(self, request: wire.Envelope) -> None:
         """A request of the server: `ping` is answered, the rest is nothing we declared."""

@@ -48,7 +48,8 @@ class Reaper:
     def ended(self, process: ServerProcess) -> None:
         """Take its group off the list."""
         self._processes.pop(process.pid, None)
-        self._tell(f"- {process.pid}\n")
+        if self._pipe is not None:  # else it was closed meanwhile, and has nothing to forget
+            self._tell(f"- {process.pid}\n")
 
     def close(self) -> None:
         """Let the reaper go; it ends whatever is still on its list."""

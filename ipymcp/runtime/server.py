@@ -36,6 +36,8 @@ from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import EraChoice
     from ipymcp.protocol.eras import Identity
@@ -164,7 +166,7 @@ class ServerSession:
         self._owner = self._services.loop.spawn(self._own(owner, instead_of), f"ipymcp-server-{self.name}")
 
     async def stop(self, state: State = State.STOPPED) -> None:
-        """End it and wait until it has ended. It ends whoever stops waiting; who starts it meanwhile has the last word."""
+        """End it and wait for that; it ends whoever stops waiting. Who starts it meanwhile has the last word."""
         await asyncio.shield(self._services.loop.spawn(self._stop(state), f"ipymcp-stop-{self.name}"))
 
     async def _stop(self, state: State) -> None:
@@ -172,6 +174,8 @@ class ServerSession:
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
+            if self._link is not None:  # cancelled while it waited for the end of the process, it did not
+                await self._link.client.aclose()
         if self._owner is owner:
             self.error = None
             self._move(state)
@@ -198,7 +202,8 @@ class ServerSession:
             raise copy.copy(self.error)  # each caller's own: raising writes into it
         if self.state is State.DISABLED:
             raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {self.name}")
-        raise ServerStopped(f"is {self.state.value}", server=self.name, hint=f"%mcp start {self.name}")
+        hint = "%mcp shows how it goes" if self.state.is_moving else f"%mcp start {self.name}"
+        raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
 
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
@@ -274,8 +279,9 @@ class ServerSession:
         self.ready_since = time.monotonic()
         self._move(State.READY)
         tasks = [self._services.loop.spawn(self._keep_fresh(link), f"ipymcp-refresh-{self.name}")]
-        if link.client.era.kind == "stateless" and _announces_tools(link.client):
-            tasks.append(self._services.loop.spawn(self._subscribe(link), f"ipymcp-listen-{self.name}"))
+        if link.subscription is not None:
+            listening = self._subscribe(link, link.subscription)
+            tasks.append(self._services.loop.spawn(listening, f"ipymcp-listen-{self.name}"))
         try:
             return await link.ended
         finally:
@@ -325,6 +331,8 @@ class ServerSession:
         try:
             async with asyncio.timeout(seconds):
                 await link.client.open(era)
+                if link.client.era.kind == "stateless" and _announces_tools(link.client):
+                    link.subscription = link.client.listen()  # before the list is read: no change falls between
                 self._adopt(await link.client.list_tools(timeout=seconds))
         except TimeoutError as error:
             await link.client.aclose("the start failed")
@@ -360,10 +368,11 @@ class ServerSession:
     async def _keep_fresh(self, link: _Link) -> None:
         """Ask for the tools again when they changed, once for a flood of notices."""
         timing = self._services.timing
-        pause = timing.refresh
+        pause, refreshed = timing.refresh, float("-inf")
         while True:
-            pause = min(pause * 2, timing.slowest_refresh) if link.tools_dirty.is_set() else timing.refresh
             await link.tools_dirty.wait()
+            is_flood = time.monotonic() - refreshed < pause
+            pause = min(pause * 2, timing.slowest_refresh) if is_flood else timing.refresh
             await asyncio.sleep(pause)
             link.tools_dirty.clear()
             try:
@@ -372,15 +381,16 @@ class ServerSession:
                 return
             except McpError as error:
                 self.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
+            refreshed = time.monotonic()
 
-    async def _subscribe(self, link: _Link) -> None:
+    async def _subscribe(self, link: _Link, subscription: asyncio.Future[Raw]) -> None:
         """Stateless era: hold a subscription, and take it again when the server ends it."""
         timing = self._services.timing
         delay = timing.listen_again
         while True:
             begun = time.monotonic()
             try:
-                await link.client.listen()
+                await subscription
             except RpcError as error:
                 self.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
                 return
@@ -390,7 +400,14 @@ class ServerSession:
                 delay = timing.listen_again
             await asyncio.sleep(delay)
             delay = min(delay * 2, 60.0)
+            subscription = link.client.listen()
             link.tools_dirty.set()
+
+    def disconnected(self, client: Client, reason: str) -> None:
+        """Its server has just gone; what is to be done about it the owner task decides."""
+        if self.client is client:
+            self.client = self.ready_since = None
+            self._move(State.RESTARTING, reason)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -413,6 +430,8 @@ class _Link:
         self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.tools_dirty = asyncio.Event()
+        self.subscription: asyncio.Future[Raw] | None = None
+        self._session = session
         self._log = session.log
 
     def tools_changed(self) -> None:
@@ -428,6 +447,7 @@ class _Link:
         self._log.add_stderr(lines)
 
     def lost(self, reason: str) -> None:
+        self._session.disconnected(self.client, reason)
         if not self.ended.done():
             self.ended.set_result(reason)
 

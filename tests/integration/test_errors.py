@@ -24,6 +24,7 @@ from tests.bad_servers import (
     pid_of,
     rendered,
     runs,
+    scripted,
 )
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
@@ -253,19 +254,14 @@ def test_a_server_told_not_to_restart_stays_down(tmp_path: Path) -> None:
 
 
 def test_an_answer_cut_off_by_death_is_a_lost_connection() -> None:
-    script = (
-        "import sys, json\n"
-        "for line in sys.stdin:\n"
-        "    m = json.loads(line)\n"
-        "    r = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {}},\n"
-        "         'tools/list': {'tools': [{'name': 'echo', 'inputSchema': {'type': 'object'}}]}}.get(m['method'])\n"
-        "    if m['method'] == 'tools/call':\n"
-        '        print(\'{"jsonrpc":"2.0","id":%d,"result":{"cont\' % m[\'id\'], end=\'\', flush=True); sys.exit(5)\n'
-        "    if r: print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': r}), flush=True)\n"
-    )
-    with connected({"one": {"command": sys.executable, "args": ["-c", script], "era": "legacy"}}) as mcp:
-        with pytest.raises(errors.ConnectionLost, match="exited with code 5"):
-            mcp.one.echo()
+    dying = """
+def on(method, message):
+    if method == "tools/call":
+        print('{"jsonrpc":"2.0","id":%d,"result":{"cont' % message["id"], end="", flush=True)
+        sys.exit(5)
+"""
+    with connected({"one": scripted(dying)}) as mcp, pytest.raises(errors.ConnectionLost, match="exited with code 5"):
+        mcp.one.work()
 
 
 def test_a_server_that_closes_its_output_is_lost_and_ended() -> None:
@@ -392,7 +388,7 @@ def test_a_call_without_an_answer_times_out_and_the_server_is_told() -> None:
         ]
         assert isinstance(caught.value, TimeoutError)
         seen = mcp.one.seen().data
-        asked = [message["id"] for message in seen["messages"] if message["method"] == "tools/call"][0]
+        asked = next(message["id"] for message in seen["messages"] if message["method"] == "tools/call")
         assert seen["cancelled"] == [asked]
         assert mcp.good.echo("x").text == "x"
         assert mcp.calls == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -20,15 +19,14 @@ from ipymcp.runtime.server import Timing
 from tests import environments, processes
 from tests.bad_servers import (
     PATIENCE,
-    QUICK,
     News,
     bad,
     calls_read,
     connected,
     frames_read,
     log_of,
-    pid_of,
     runs,
+    scripted,
 )
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
@@ -300,84 +298,58 @@ def test_a_request_of_the_server_is_not_answered_in_the_stateless_era() -> None:
 
 def test_a_flood_of_requests_from_a_server_that_does_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ipymcp.protocol.client._MAX_UNREAD", 100_000)
-    script = (
-        "import sys, json, threading\n"
-        "ping = (json.dumps({'jsonrpc': '2.0', 'id': 'x' * 1000, 'method': 'ping'}) + chr(10)) * 100\n"
-        "for line in sys.stdin:\n"
-        "    m = json.loads(line)\n"
-        "    r = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {}},\n"
-        "         'tools/list': {'tools': []}}.get(m['method'])\n"
-        "    if r: print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': r}), flush=True)\n"
-        "    if m['method'] == 'tools/list':\n"
-        "        for _ in range(50): sys.stdout.write(ping)\n"
-        "        sys.stdout.flush(); print('asked enough', file=sys.stderr, flush=True); threading.Event().wait()\n"
-    )
-    import sys
-
-    definition = {"command": sys.executable, "args": ["-c", script], "era": "legacy"}
+    asking = """
+def on(method, message):
+    if method == "tools/list":
+        say(id=message["id"], result={"tools": tools})
+        for _ in range(5000):
+            say(id="x" * 1000, method="ping")
+        threading.Event().wait()
+"""
     with connected({}, load=False) as mcp, News(mcp) as news:
-        mcp.load({"one": definition})
+        mcp.load({"one": scripted(asking)})
         news.until(lambda: news.says("(ping) not answered: it does not read what is sent"))
         assert mcp._host.sessions["one"].client.queued < 102_000
 
 
 def test_progress_with_an_unknown_token_is_ignored() -> None:
-    script = (
-        "import sys, json\n"
-        "def say(**m): print(json.dumps({'jsonrpc': '2.0', **m}), flush=True)\n"
-        "for line in sys.stdin:\n"
-        "    m = json.loads(line)\n"
-        "    r = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {}},\n"
-        "         'tools/list': {'tools': [{'name': 'work', 'inputSchema': {'type': 'object'}}]},\n"
-        "         'tools/call': {'content': [{'type': 'text', 'text': 'done'}]}}.get(m['method'])\n"
-        "    if m['method'] == 'tools/call':\n"
-        "        for token in (m['params']['_meta']['progressToken'], 999, 'nobody', None, [1], 1.5):\n"
-        "            say(method='notifications/progress', params={'progressToken': token, 'progress': 1})\n"
-        "        say(method='notifications/progress'); say(method='notifications/progress', params=5)\n"
-        "    if r: say(id=m['id'], result=r)\n"
-    )
-    import sys
-
-    with connected({"one": {"command": sys.executable, "args": ["-c", script], "era": "legacy"}}) as mcp:
+    reporting = """
+def on(method, message):
+    if method == "tools/call":
+        for token in (message["params"]["_meta"]["progressToken"], 999, "nobody", None, [1], 1.5):
+            say(method="notifications/progress", params={"progressToken": token, "progress": 1})
+        say(method="notifications/progress")
+        say(method="notifications/progress", params=5)
+        return {"content": []}
+"""
+    with connected({"one": scripted(reporting)}) as mcp:
         heard: list[object] = []
-        assert mcp.one.work.options(on_progress=heard.append)().text == "done"
+        mcp.one.work.options(on_progress=heard.append)()
         assert len(heard) == 1
         assert any("progress without a usable token" in line for line in log_of(mcp, "one", "host"))
 
 
-def test_a_late_answer_to_a_cancelled_call_is_ignored() -> None:
-    with connected({"one": bad("delay=tools/call:0.3")}) as mcp, News(mcp) as news:
-        call = mcp.one.echo.submit("late")
+def test_a_cancelled_call_is_over_and_the_server_is_told() -> None:
+    with connected({"one": bad()}) as mcp:
+        call = mcp.one.sleep.submit(60)
         assert call.cancel()
         assert not call.cancel()
-        with pytest.raises(errors.CallCancelled, match="was cancelled"):
+        with pytest.raises(errors.CallCancelled) as caught:
             call.result()
+        assert caught.value.message == f"call {call.number} was cancelled"
         assert mcp.one.seen().data["cancelled"] == [call._slot.id]
-        assert mcp.one.echo("next").text == "next"
-        del news
 
 
-def test_an_answer_that_ignores_its_cancellation_is_noise() -> None:
-    script = (
-        "import sys, json\n"
-        "late = []\n"
-        "def say(**m): print(json.dumps({'jsonrpc': '2.0', **m}), flush=True)\n"
-        "for line in sys.stdin:\n"
-        "    m = json.loads(line)\n"
-        "    r = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {}},\n"
-        "         'tools/list': {'tools': [{'name': 'work', 'inputSchema': {'type': 'object'}}]}}.get(m['method'])\n"
-        "    if m['method'] == 'tools/call': late.append(m['id'])\n"
-        "    if m['method'] == 'notifications/cancelled':\n"
-        "        say(id=m['params']['requestId'], result={'content': []})\n"
-        "    if r: say(id=m['id'], result=r)\n"
-    )
-    import sys
-
-    with connected({"one": {"command": sys.executable, "args": ["-c", script], "era": "legacy"}}) as mcp:
-        with News(mcp) as news:
-            call = mcp.one.work.submit()
-            call.cancel()
-            news.until(lambda: news.says(f"an answer to no request in flight (id {call._slot.id}): a result"))
+def test_a_late_answer_to_a_cancelled_call_is_ignored() -> None:
+    late = """
+def on(method, message):
+    if method == "notifications/cancelled":
+        say(id=message["params"]["requestId"], result={"content": []})
+"""
+    with connected({"one": scripted(late)}) as mcp, News(mcp) as news:
+        call = mcp.one.work.submit()
+        call.cancel()
+        news.until(lambda: news.says(f"an answer to no request in flight (id {call._slot.id}): a result"))
 
 
 @ERAS
@@ -397,8 +369,6 @@ def test_a_changed_list_of_tools_is_read_again(era: str) -> None:
 def test_the_official_sdk_grows_and_shrinks_in_both_eras(ours: str) -> None:
     command, *arguments = environments.server_command("sdk2")
     with connected({"sdk": {"command": command, "args": arguments, "era": ours}}) as mcp, News(mcp) as news:
-        if ours == "modern":  # the subscription is acknowledged some time after the server is ready
-            news.until(lambda: mcp._host.sessions["sdk"].client.is_listening)
         mcp.sdk.grow("herring")
         news.until(lambda: "herring" in mcp.sdk)
         assert mcp.sdk.herring().text == "herring"
@@ -408,30 +378,25 @@ def test_the_official_sdk_grows_and_shrinks_in_both_eras(ours: str) -> None:
             mcp.sdk.herring()
 
 
-def test_a_subscription_that_the_server_ends_is_taken_again(tmp_path: Path) -> None:
-    script = (
-        "import sys, json\n"
-        "M = 'io.modelcontextprotocol/'\n"
-        "def say(**m): print(json.dumps({'jsonrpc': '2.0', **m}), flush=True)\n"
-        "listens = 0\n"
-        "for line in sys.stdin:\n"
-        "    m = json.loads(line)\n"
-        "    more = {'resultType': 'complete', 'ttlMs': 0, 'cacheScope': 'private'}\n"
-        "    r = {'server/discover': {'supportedVersions': ['2026-07-28'], 'capabilities': {'tools': {'listChanged': True}}, **more},\n"
-        "         'tools/list': {'tools': [{'name': 't%d' % listens, 'inputSchema': {'type': 'object'}}], **more}}.get(m['method'])\n"
-        "    if m['method'] == 'subscriptions/listen':\n"
-        "        listens += 1\n"
-        "        about = {'_meta': {M + 'subscriptionId': m['id']}}\n"
-        "        say(method='notifications/subscriptions/acknowledged', params={**about, 'notifications': {'toolsListChanged': True}})\n"
-        "        if listens == 1: say(id=m['id'], result={'resultType': 'complete', **about})\n"
-        "        if listens == 2: say(method='notifications/cancelled', params={'requestId': m['id']})\n"
-        "    if r: say(id=m['id'], result=r)\n"
-    )
-    import sys
+def test_a_subscription_that_the_server_ends_is_taken_again() -> None:
+    ending = """
+listens = 0
 
+def on(method, message):
+    global listens
+    tools[0]["name"] = f"after_{listens}"
+    if method == "subscriptions/listen":
+        listens += 1
+        about = {"_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]}}
+        acknowledged = {**about, "notifications": {"toolsListChanged": True}}
+        say(method="notifications/subscriptions/acknowledged", params=acknowledged)
+        if listens == 2:
+            say(method="notifications/cancelled", params={"requestId": message["id"]})
+        return {"resultType": "complete", **about} if listens == 1 else None
+"""
     with connected({}, load=False) as mcp, News(mcp) as news:
-        mcp.load({"one": {"command": sys.executable, "args": ["-c", script]}})
-        news.until(lambda: "t3" in mcp.one)
+        mcp.load({"one": scripted(ending, ours="modern")})
+        news.until(lambda: "after_3" in mcp.one)
 
 
 @ERAS
@@ -454,22 +419,55 @@ def test_log_messages_reach_the_logs_and_logging_and_nothing_is_printed(
 
 
 def test_an_answer_nested_too_deeply_fails_its_call_alone() -> None:
-    script = (
-        "import sys, json\n"
-        "for line in sys.stdin:\n"
-        "    m = json.loads(line)\n"
-        "    r = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {}},\n"
-        "         'tools/list': {'tools': [{'name': 'deep', 'inputSchema': {'type': 'object', 'properties': {'n': {}}}}]},\n"
-        "         'tools/call': {'content': []}}.get(m['method'])\n"
-        "    if r: line = json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': r})\n"
-        "    if m['method'] == 'tools/call' and m['params']['arguments']:\n"
-        "        n = m['params']['arguments']['n']\n"
-        '        line = \'{"jsonrpc":"2.0","id":%d,"result":{"content":%s%s}}\' % (m[\'id\'], \'[\' * n, \']\' * n)\n'
-        "    if r: print(line, flush=True)\n"
-    )
-    import sys
+    deep = """
+calls = 0
 
-    with connected({"one": {"command": sys.executable, "args": ["-c", script], "era": "legacy"}}) as mcp:
+def on(method, message):
+    global calls
+    if method == "tools/call":
+        calls += 1
+        if calls > 1:
+            return {"content": []}
+        nested = "[" * 100_000 + "]" * 100_000
+        print('{"jsonrpc":"2.0","id":%d,"result":{"content":%s}}' % (message["id"], nested), flush=True)
+"""
+    with connected({"one": scripted(deep)}) as mcp:
         with pytest.raises(errors.CallError, match="nested too deeply"):
-            mcp.one.deep(n=100_000)
-        mcp.one.deep()
+            mcp.one.work()
+        assert mcp.one.work().content == []
+
+
+def test_an_answer_without_result_or_error_fails_its_call_and_a_null_error_is_none() -> None:
+    empty = """
+calls = 0
+
+def on(method, message):
+    global calls
+    if method == "tools/call":
+        calls += 1
+        if calls == 1:
+            say(id=message["id"])
+        else:
+            say(id=message["id"], error=None, result={"content": []})
+"""
+    with connected({"one": scripted(empty)}) as mcp:
+        with pytest.raises(errors.CallError) as caught:
+            mcp.one.work()
+        assert caught.value.message == "the server's answer holds neither a result nor an error"
+        assert mcp.one.work().content == []
+
+
+def test_a_server_that_closes_its_input_is_lost() -> None:
+    closing = """
+def on(method, message):
+    import os
+    if method == "tools/list":
+        os.close(0)
+        say(id=message["id"], result={"tools": tools})
+        threading.Event().wait()
+"""
+    with (
+        connected({"one": scripted(closing) | {"restart": False}}) as mcp,
+        pytest.raises(errors.ConnectionLost, match="the server closed its input"),
+    ):
+        mcp.one.work()

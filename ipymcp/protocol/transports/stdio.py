@@ -64,6 +64,7 @@ class StdioTransport:
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._input_broken = asyncio.Event()
         self._output_ended = asyncio.Event()
         self._stderr_ended = asyncio.Event()
         self._oversized_known = False
@@ -95,7 +96,7 @@ class StdioTransport:
             raise
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
-        self._writer = make_writer(loop, stdin)
+        self._writer = make_writer(loop, stdin, self._input_broken.set)
         self._readers = [make_reader(loop, stdout, self._on_output), make_reader(loop, stderr, self._on_stderr)]
         self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
 
@@ -146,7 +147,8 @@ class StdioTransport:
     async def _supervise(self, process: ServerProcess) -> None:
         """From the start to the end of the process, whoever brings that about."""
         ended = process.watch(asyncio.get_running_loop())
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._closing, self._output_ended)]
+        events = (self._closing, self._output_ended, self._input_broken)
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
         await asyncio.wait({ended, *waits}, return_when=asyncio.FIRST_COMPLETED)
         if self._closing.is_set():
             await self._end(process, ended)
@@ -154,7 +156,9 @@ class StdioTransport:
             await self._hear_last_words(ended)
             exit_code = process.reap() if ended.done() else None
             if self._receiver is not None and not self._closing.is_set():
-                self._receiver.lost(_epitaph(exit_code, ended.done()))
+                self._receiver.lost(
+                    _epitaph(exit_code, ended.done(), "output" if self._output_ended.is_set() else "input")
+                )
             await self._end(process, ended)
         for wait in waits:
             wait.cancel()
@@ -227,9 +231,9 @@ class StdioTransport:
             self._stderr_ended.set()
 
 
-def _epitaph(exit_code: int | None, ended: bool) -> str:
+def _epitaph(exit_code: int | None, ended: bool, closed: str) -> str:
     if not ended:
-        return "the server closed its output"
+        return f"the server closed its {closed}"
     if exit_code is None or exit_code >= 0:
         return f"the server exited with code {exit_code}"
     try:
