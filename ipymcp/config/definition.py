@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -72,6 +70,9 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
             "inherit_env": inherited,
             "extra": {key: self.extra[key] for key in ("autoApprove", "envFile") if key in self.extra},
         }
+        import hashlib
+        import json
+
         return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def replace(self, **changes: object) -> ServerDefinition:

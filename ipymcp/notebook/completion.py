@@ -7,48 +7,19 @@ of ours, IPython's own completers go on undisturbed.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.notebook.code_completion import in_code, values
 from ipymcp.notebook.context import LineContext, context_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from ipymcp.notebook.extension import Extension
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.schema import Parameter
 
-__all__ = ["candidates", "matcher"]
-
-
-def matcher(extension: Extension) -> Callable[[Any], Any]:
-    """The matcher to put into IPython's completer (its second API, IPython 8.6)."""
-    from IPython.core import completer
-
-    api: Any = completer
-
-    @api.context_matcher()
-    def ipymcp_matcher(context: Any) -> Any:
-        lines = context.full_text.split("\n")[: context.cursor_line + 1]
-        lines[-1] = lines[-1][: context.cursor_position]
-        try:
-            found = candidates("\n".join(lines), ipymcp.host(), extension.settings.namespace or "mcp")
-        except Exception:  # a completer that raises would spoil Tab for everybody
-            found = None
-        if found is None:
-            return {"completions": [], "suppress": False}
-        partial, words, kind = found
-        return {
-            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words],
-            "matched_fragment": partial,
-            "suppress": bool(words),
-            "ordered": True,
-        }
-
-    return ipymcp_matcher
+__all__ = ["candidates"]
 
 
 def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str] | None:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.tools import sanitize
+from ipymcp.tools import markdown, sanitize
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
 from ipymcp.tools.tables import cell_text, html_table, text_table
@@ -117,7 +117,7 @@ def _rich(result: ToolResult) -> dict[str, Any]:
         return _table(result) or _json(result.data)
     text = result.text
     if len(text) <= _LONGEST_MARKDOWN and _MARKDOWN.search(text):
-        return {"text/markdown": sanitize.markdown(text)}
+        return {"text/markdown": markdown.markdown(text)}
     return {}
 
 
@@ -240,7 +240,7 @@ def _base64(data: bytes) -> str:
 
 def _link(link: Link) -> str:
     name = sanitize.text(link.title or link.name or link.uri)
-    address = sanitize.safe_url(link.uri)
+    address = markdown.safe_url(link.uri)
     if address is None:
         shown = name if name == sanitize.text(link.uri) else f"{name} ({sanitize.text(link.uri)})"
     else:

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.runtime.calls import CallOptions
-from ipymcp.tools.complaints import shortened
-from ipymcp.tools.docstring import docstring
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
-from ipymcp.tools.sanitize import visible
-from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.schema import ToolSchema
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory"]
 
@@ -54,6 +51,8 @@ class ToolFactory:
         key = (entry.server, entry.name)
         known = self._schemas.get(key)
         if known is None or known[0] is not entry:
+            from ipymcp.tools.schema import ToolSchema
+
             known = (entry, ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name))
             self._schemas[key] = known
         return known[1]
@@ -163,6 +162,9 @@ class Tool(Live):
             entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
+        from ipymcp.tools.complaints import shortened
+        from ipymcp.tools.sanitize import visible
+
         signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
@@ -232,6 +234,8 @@ def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> To
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
+        from ipymcp.tools.sanitize import visible
+
         raise ToolError(
             visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"
         )
@@ -244,6 +248,8 @@ def _first_lines(text: str, limit: int = 300) -> str:
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
+    from ipymcp.tools.docstring import docstring
+
     definition = entry.definition
     return docstring(
         definition.title,

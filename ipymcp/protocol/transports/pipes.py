@@ -203,7 +203,8 @@ class ThreadWriter:
     """Writes to a pipe from a thread of its own (Windows)."""
 
     def __init__(self, fd: int) -> None:
-        self._fd: int | None = fd
+        self._fd = fd
+        self._closed = False
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._changed = threading.Condition()
@@ -217,7 +218,7 @@ class ThreadWriter:
     def send(self, frame: bytes) -> None:
         """Write one frame and a newline, from any thread, without waiting."""
         with self._changed:
-            if self._fd is None:
+            if self._closed:
                 raise ConnectionLost("the connection is closed")
             self._queue.append(frame + b"\n")
             self._queued += len(frame) + 1
@@ -227,29 +228,29 @@ class ThreadWriter:
         """There is no fork where this class is used."""
 
     def close(self) -> None:
-        """Close the pipe; what is queued is dropped."""
+        """Let the thread close the pipe, once it does not write; what is queued is dropped."""
         with self._changed:
+            self._closed = True
             self._queue.clear()
             self._queued = 0
-            fd, self._fd = self._fd, None
             self._changed.notify()
-        if fd is not None:
-            os.close(fd)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._fd is None)
-                if self._fd is None:
-                    return
-                fd, frame = self._fd, memoryview(self._queue.popleft())
+        while (frame := self._next_frame()) is not None:
+            left = memoryview(frame)
             try:
-                while frame:
-                    frame = frame[os.write(fd, frame) :]
-            except OSError:
-                return
+                while left:
+                    left = left[os.write(self._fd, left) :]
+            except OSError:  # nobody reads any more; the reading side will say so
+                self.close()
             with self._changed:
-                self._queued = sum(map(len, self._queue))
+                self._queued = max(0, self._queued - len(frame))
+        os.close(self._fd)
+
+    def _next_frame(self) -> bytes | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed)
+            return None if self._closed else self._queue.popleft()
 
 
 class ThreadReader:

@@ -11,7 +11,7 @@ import signal
 from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.errors import ConnectionLost, ResultTooLarge
-from ipymcp.protocol.rpc import find_id
+from ipymcp.protocol.rpc import excerpt, find_id
 from ipymcp.protocol.transports.lines import LineSplitter, Oversized
 from ipymcp.protocol.transports.pipes import make_reader, make_writer
 from ipymcp.protocol.transports.process import SIGKILL, Grace, Launch, ServerProcess, end_descendants, outsiders
@@ -179,9 +179,7 @@ class StdioTransport:
 
     def _on_output(self, chunk: bytes) -> None:
         if not chunk:
-            rest = self._lines.finish()
-            if rest and self._receiver is not None:
-                self._receiver.message(rest)
+            self._on_last_line(self._lines.finish())
             self._output_ended.set()
             return
         assert self._receiver is not None
@@ -190,6 +188,14 @@ class StdioTransport:
                 self._on_oversized(line, self._receiver)
             else:
                 self._receiver.message(line)
+
+    def _on_last_line(self, line: bytes) -> None:
+        """What has no line end is whole or was cut off by the server's death, which is then the call's error."""
+        if line and self._receiver is not None:
+            if line.rstrip().endswith((b"}", b"]")):
+                self._receiver.message(line)
+            else:
+                self._receiver.noise(f"its output ends within a line: {excerpt(line)}")
 
     def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
         """Fail the call this was the answer to as soon as its id is seen; the rest is discarded unread."""
