@@ -28,6 +28,7 @@ class Extension:
     def __init__(self, ip: Any) -> None:
         self.ip = ip
         self._bound: str | None = None
+        self._matcher: Any = None
         self.settings = IPyMCP(self.bind, parent=ip)
 
     def install(self) -> None:
@@ -36,12 +37,11 @@ class Extension:
         ip.register_magic_function(_magic, magic_kind="line_cell", magic_name="mcp")
         transform.install(self.ip)
         ip.configurables.append(self.settings)
-        matchers = getattr(ip.Completer, "custom_matchers", None)
-        if matchers is not None:
+        if _has_context_matchers():
             from ipymcp.notebook.matcher import matcher
 
             self._matcher = matcher(self)
-            matchers.append(self._matcher)
+            ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
         if _harmful_patch():
@@ -57,9 +57,8 @@ class Extension:
         ip.magics_manager.magics["cell"].pop("mcp", None)
         transform.remove(self.ip)
         ip.configurables[:] = [known for known in ip.configurables if type(known).__name__ != "IPyMCP"]
-        matchers = getattr(ip.Completer, "custom_matchers", None)
-        if matchers is not None:
-            matchers[:] = [known for known in matchers if known is not self._matcher]
+        if self._matcher is not None:
+            ip.Completer.custom_matchers.remove(self._matcher)
         ip.events.unregister("pre_run_cell", self._before_cell)
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
@@ -119,6 +118,11 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
 
 _magic.needs_local_scope = True  # type: ignore[attr-defined]
 _magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+
+
+def _has_context_matchers() -> bool:
+    """Whether this IPython (8.6 or later) tells completers more than the word they stand in."""
+    return hasattr(sys.modules["IPython.core.completer"], "context_matcher")
 
 
 def _say(text: str) -> None:

@@ -30,6 +30,7 @@ T = TypeVar("T")
 MAX_QUEUED = 64_000_000
 """Bytes that may wait for a server to read them; who wants to send more waits."""
 _QUEUE_POLL = 0.05
+_INTERRUPTED = "the user interrupted it"
 
 
 class Presenter(Protocol):
@@ -178,15 +179,16 @@ class Call(Generic[T]):
         self._listeners.append(heard)
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
-        self._begin()
-        self._services.loop.pulse(loop)
         try:
-            await future
+            with Interrupts():
+                self._begin()
+            with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED)):
+                await future
         except BaseException as error:
-            self._abandon(error)
+            with Interrupts():
+                self._abandon(error)
             raise
         finally:
-            self._services.loop.unpulse(loop)
             self._present_end()
         return self._outcome()
 
@@ -202,8 +204,14 @@ class Call(Generic[T]):
                 waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
         if self.options.on_progress is not None:
             self._listeners.append(self._tell_submitted)
-        self._begin()
-        self._services.loop.start_beat()
+        try:
+            with Interrupts():
+                self._begin()
+                self._services.loop.start_beat()
+        except KeyboardInterrupt as error:  # nobody will ever hold this call
+            with Interrupts():
+                self._abandon(error)
+            raise
         return self
 
     def result(self, timeout: float | None = None) -> T:
@@ -239,11 +247,8 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            self._services.loop.pulse(loop)
-            try:
+            with self._services.loop.awaiting.entered(_nothing):
                 await future
-            finally:
-                self._services.loop.unpulse(loop)
         return self._outcome()
 
     def cancel(self) -> bool:
@@ -253,7 +258,8 @@ class Call(Generic[T]):
             False if it was over already.
         """
         error = CallCancelled(f"call {self.number} was cancelled")
-        return self._give_up("the user cancelled it", error)
+        with Interrupts():
+            return self._give_up("the user cancelled it", error)
 
     def deadline(self) -> float:
         """When it is given up, on `time.monotonic`'s clock; progress moves it."""
@@ -307,7 +313,7 @@ class Call(Generic[T]):
 
     def _abandon(self, error: BaseException) -> None:
         interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-        self._give_up("the user interrupted it" if interrupted else "the host gave up")
+        self._give_up(_INTERRUPTED if interrupted else "the host gave up")
 
     def _expire(self) -> None:
         self._give_up("no answer in time", self._timed_out())
@@ -376,3 +382,6 @@ class Call(Generic[T]):
 
 def _at(moment: float) -> Callable[[], float]:
     return lambda: moment
+
+
+def _nothing() -> None: ...

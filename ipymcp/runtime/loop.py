@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import LoopError
-from ipymcp.runtime.waiting import Waiter
+from ipymcp.runtime.awaiting import Awaiting
+from ipymcp.runtime.waiting import Interrupts, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -42,8 +43,9 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._watchers: tuple[Callable[[], bool], ...] = ()
-        self._foreign: dict[asyncio.AbstractEventLoop, int] = {}
+        self.awaiting = Awaiting(self)
+        """Entered round every await, on another loop, of something of this one's."""
+        self._watchers: tuple[Callable[[], bool], ...] = (self.awaiting.wake,)
         self._parcels: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
         self._pulsing = False
         self._next_beat: asyncio.TimerHandle | None = None
@@ -97,19 +99,20 @@ class BackgroundLoop:
             KeyboardInterrupt: The user interrupted.
             LoopError: Called on the loop's own thread.
         """
-        try:
-            self.refuse_own_thread()
-            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        except BaseException:
-            coroutine.close()
-            raise
         waiter = waiter or Waiter()
-        future.add_done_callback(lambda _: waiter.put(Waiter.DONE))
-        try:
-            waiter.wait()
-        except BaseException:
-            future.cancel()
-            raise
+        with Interrupts(waiter.queue) as interrupts:
+            try:
+                self.refuse_own_thread()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            except BaseException:
+                coroutine.close()
+                raise
+            future.add_done_callback(lambda _: waiter.put(Waiter.DONE))
+            try:
+                waiter.wait(None, interrupts)
+            except BaseException:
+                future.cancel()
+                raise
         return future.result()
 
     async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -118,20 +121,8 @@ class BackgroundLoop:
         if here is self._loop:
             return await coroutine
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        self.pulse(here)
-        try:
+        with self.awaiting.entered(future.cancel):
             return await asyncio.wrap_future(future)
-        finally:
-            self.unpulse(here)
-
-    def pulse(self, foreign: asyncio.AbstractEventLoop) -> None:
-        """Wake a loop five times a second while something of ours is awaited on it.
-
-        ipykernel's SIGINT handler cancels the cell's task without waking the loop that would notice; an idle loop would
-        sleep through the interrupt until the answer comes.
-        """
-        self._foreign[foreign] = self._foreign.get(foreign, 0) + 1
-        self.start_beat()
 
     def watch(self, watcher: Callable[[], bool]) -> None:
         """Have a function called at every beat; the beat goes on as long as it returns true."""
@@ -142,14 +133,6 @@ class BackgroundLoop:
         if not self._pulsing:
             self._pulsing = True
             self.loop.call_soon_threadsafe(self._beat)
-
-    def unpulse(self, foreign: asyncio.AbstractEventLoop) -> None:
-        """The end of `pulse`; on the same thread as that."""
-        count = self._foreign.get(foreign, 1) - 1
-        if count:
-            self._foreign[foreign] = count
-        else:
-            self._foreign.pop(foreign, None)
 
     def tell(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
         """Run a function on a foreign loop, soon.
@@ -167,7 +150,8 @@ class BackgroundLoop:
         """Stop the loop and its thread. It starts anew at the next use."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
+            self._loop = self._thread = self._next_beat = None
+            self._pulsing = False
         if loop is None or thread is None or self._pid != os.getpid():
             return
         loop.call_soon_threadsafe(loop.stop)
@@ -182,15 +166,10 @@ class BackgroundLoop:
     def _beat(self) -> None:
         if self._next_beat is not None:
             self._next_beat.cancel()
-        for foreign in list(self._foreign):
-            if foreign.is_closed():
-                self._foreign.pop(foreign, None)
-            else:
-                _deliver(foreign, [])
         # The flag goes down before anybody is asked: who comes now either finds it down or is seen here.
         self._pulsing = False
         needed = [watcher() for watcher in self._watchers]
-        if self._foreign or any(needed):
+        if any(needed):
             self._pulsing = True
             self._next_beat = self.loop.call_later(_PULSE, self._beat)
 
@@ -201,6 +180,7 @@ class BackgroundLoop:
             target=contextvars.Context().run, args=(_run_forever, loop), name=self._name, daemon=True
         )
         thread.start()
+        self._pulsing, self._next_beat, self._parcels = False, None, {}  # what the last loop had left to do
         self._thread, self._pid, self._loop = thread, os.getpid(), loop
         return loop
 

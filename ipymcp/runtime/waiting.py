@@ -2,11 +2,12 @@
 
 While the main thread waits, SIGINT only sets a flag and wakes the waiter; `KeyboardInterrupt` is raised at one place.
 Raised anywhere else it would tear frames and leave locks held: in a storm of interrupts the naive way broke one frame
-in seventeen. The user's own handler is back whenever the user's own code runs.
+in seventeen. The user's own code, where it runs meanwhile, is interrupted where it stands.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import signal
 import sys
@@ -19,37 +20,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
-__all__ = ["Interrupts", "Waiter"]
+__all__ = ["Interrupts", "Waiter", "get_signal", "set_signal"]
 
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
 # The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
 _raw: Any = importlib.import_module("_signal")
-_set_signal: Any = _raw.signal
-_get_signal: Any = _raw.getsignal
+set_signal: Final[Callable[[int, Any], object]] = _raw.signal
+get_signal: Final[Callable[[int], Any]] = _raw.getsignal
 
 
 class Interrupts:
-    """While entered on the main thread, SIGINT wakes the waiter instead of raising where it strikes.
+    """While entered on the main thread, SIGINT is put off to where it does no harm: to the leaving at the latest.
 
-    On leaving, an interrupt that came and was not raised yet is raised.
+    The handler is swapped only on entering and leaving. In between a flag tells whose turn it is: setting that cannot
+    be interrupted, calling `signal.signal` can.
+
+    Args:
+        queue: Of the waiter to wake. Without one this is a short stretch of code that must not be torn.
     """
 
-    __slots__ = ("_flagged", "_mine", "_previous", "_queue")
+    __slots__ = ("_due", "_mine", "_previous", "_queue", "_users_turn")
 
-    def __init__(self, queue: SimpleQueue[Any]) -> None:
+    def __init__(self, queue: SimpleQueue[Any] | None = None) -> None:
         self._queue = queue
-        self._flagged = False
+        self._due = False
         self._mine = False
+        self._users_turn = False
         self._previous: Any = None
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            previous = _get_signal(signal.SIGINT)
-            if callable(previous) or previous == signal.SIG_DFL:  # else ignored, or not Python's to put back
+            previous = get_signal(signal.SIGINT)
+            if callable(previous) or previous == signal.SIG_DFL:
                 self._previous = previous
                 self._mine = True
-                _set_signal(signal.SIGINT, self._flag)
+                set_signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(
@@ -57,24 +63,45 @@ class Interrupts:
     ) -> None:
         if self._mine:
             self._mine = False
-            _set_signal(signal.SIGINT, self._previous)
-        if self._flagged and not isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt("Interrupted by user")
+            set_signal(signal.SIGINT, self._previous)
+        if not isinstance(error, KeyboardInterrupt):
+            self.act_if_due()
+
+    def act_if_due(self) -> None:
+        """Do now what SIGINT would have done when it came.
+
+        Raises:
+            KeyboardInterrupt: In most cases.
+        """
+        if self._due:
+            self._due = False
+            self._act()
 
     def run_users_code(self, function: Callable[[], None]) -> None:
-        """Run what may raise KeyboardInterrupt anywhere, as the user's code may."""
-        if self._flagged or not self._mine:
-            function()
-            return
-        _set_signal(signal.SIGINT, self._previous)
+        """Run what may be interrupted anywhere, as the user's code may."""
         try:
+            self._users_turn = self._mine
             function()
         finally:
-            _set_signal(signal.SIGINT, self._flag)
+            self._users_turn = False
 
-    def _flag(self, number: int, frame: FrameType | None) -> None:
-        self._flagged = True
-        self._queue.put(_INTERRUPTED)
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._users_turn:
+            self._act()
+            return
+        self._due = True
+        if self._queue is not None:
+            self._queue.put(_INTERRUPTED)
+
+    def _act(self) -> None:
+        """What the handler before us does, with two exceptions.
+
+        One that only asks a running loop to cancel something (ipykernel's in a cell with an await, asyncio's own) would
+        wait for us, who block that loop. And the system's default would end the process.
+        """
+        if (self._queue is not None and _loop_runs_here()) or not callable(self._previous):
+            raise KeyboardInterrupt("Interrupted by user")
+        self._previous(signal.SIGINT, None)
 
 
 class Waiter:
@@ -108,6 +135,7 @@ class Waiter:
             with Interrupts(self.queue) as entered:
                 return self.wait(deadline, entered)
         while True:
+            interrupts.act_if_due()
             timeout = None if deadline is None else deadline() - time.monotonic()
             if timeout is not None and timeout <= 0:
                 return False
@@ -117,9 +145,8 @@ class Waiter:
                 continue
             if item is Waiter.DONE:
                 return True
-            if item is _INTERRUPTED:
-                raise KeyboardInterrupt("Interrupted by user")
-            interrupts.run_users_code(item)
+            if item is not _INTERRUPTED:
+                interrupts.run_users_code(item)
 
 
 def _patience(timeout: float | None) -> float | None:
@@ -127,3 +154,11 @@ def _patience(timeout: float | None) -> float | None:
     if sys.platform == "win32":
         return _WINDOWS_POLL if timeout is None else min(timeout, _WINDOWS_POLL)
     return timeout
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
