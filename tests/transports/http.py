@@ -30,6 +30,8 @@ class _Post:
     """One message on its way; a request until its answer has come."""
 
     message: Message
+    queued: int
+    """Bytes the server has not yet taken."""
     task: asyncio.Task[None] | None = None
     is_aborted: bool = False
 
@@ -41,6 +43,8 @@ class _Post:
 
 class HttpTransport:
     """A server behind one URL: a POST for each message, and in the handshake era a GET stream beside them."""
+
+    uses_headers = True
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -60,10 +64,10 @@ class HttpTransport:
     def send(self, message: Message) -> None:
         if self._is_closed:
             raise ConnectionLost("the connection is closed")
-        post = _Post(message)
+        post = _Post(message, queued=len(message.frame))
         if message.kind == "request" and message.id is not None:
             self._requests[message.id] = post
-        self._queued += len(message.frame)
+        self._queued += post.queued
         self._loop.call_soon_threadsafe(self._start, post)
 
     def abort(self, identifier: int | str | float) -> bool:
@@ -92,7 +96,7 @@ class HttpTransport:
 
     def _start(self, post: _Post) -> None:
         if self._is_closed or post.is_aborted:
-            self._queued -= len(post.message.frame)
+            self._taken(post)
             return
         post.task = self._spawn(self._deliver(post, self._untaken))
         if post.message.kind == "notification":
@@ -109,21 +113,25 @@ class HttpTransport:
         try:
             if before is not None:
                 await asyncio.wait({before})
-            error = await self._post(message)
+            error = await self._exchange(post)
         except httpx.TransportError as failure:
             error = ConnectionLost(f"the connection was dropped before the answer ({type(failure).__name__})")
         finally:
-            self._queued -= len(message.frame)
+            self._taken(post)
             self._requests.pop(message.id or 0, None)
         if message.kind == "request" and message.id is not None:
             self._receiver.undelivered(message.id, error)  # of no consequence where the answer has come
         elif message.method == "notifications/initialized":
             self._spawn(self._listen(message.headers))
 
-    async def _post(self, message: Message) -> McpError:
+    def _taken(self, post: _Post) -> None:
+        self._queued, post.queued = self._queued - post.queued, 0
+
+    async def _exchange(self, post: _Post) -> McpError:
         """Deliver one message and its answers; what to say to whoever still waits afterwards."""
-        headers = {**message.headers, **self._session}
-        async with self._http.stream("POST", self._url, content=message.frame, headers=headers) as response:
+        headers = {**post.message.headers, **self._session}
+        async with self._http.stream("POST", self._url, content=post.message.frame, headers=headers) as response:
+            self._taken(post)
             if response.is_error:
                 return _refusal(response.status_code, await response.aread())
             if session := response.headers.get(_SESSION):
