@@ -1,4 +1,4 @@
-"""What the documents show is run: their Python blocks as cells or scripts, the README's transcript against real servers."""
+"""What the documents show is run: Python blocks as cells or scripts, the README's transcript against real servers."""
 
 from __future__ import annotations
 
