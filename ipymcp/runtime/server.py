@@ -123,7 +123,7 @@ class ServerSession:
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
-        self.log = RollingLog(definition.name)
+        self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while the server is ready."""
         self.error: McpError | None = None

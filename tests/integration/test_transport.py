@@ -19,7 +19,7 @@ from ipymcp.protocol.client import Client, EraChoice
 from ipymcp.protocol.eras import Identity
 from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
-from ipymcp.protocol.transports.process import Launch, ServerProcess
+from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
 from ipymcp.protocol.transports.stdio import StdioTransport
 from tests.environments import server_command
 from tests.transports.http import HttpTransport
@@ -147,7 +147,7 @@ async def connected(transport: Transport, era: EraChoice) -> AsyncIterator[Conne
 
 
 def stdio() -> StdioTransport:
-    return StdioTransport(Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000)
+    return StdioTransport(Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace())
 
 
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]

@@ -51,7 +51,7 @@ class StdioTransport:
 
     uses_headers = False
 
-    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
+    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace) -> None:
         self._launch = launch
         self._watch = watch
         self._grace = grace
