@@ -275,6 +275,7 @@ def _end_with_process(host: Host) -> None:
             alive.close_in_fork()
 
     atexit.register(at_exit)
-    weakref.finalize(host, atexit.unregister, at_exit)
+    forget = weakref.finalize(host, atexit.unregister, at_exit)
+    forget.atexit = False  # or it would take the other out before its turn
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)
