@@ -82,7 +82,6 @@ class Services:
     max_starting: int
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
-    closing: bool = False
     _starts: asyncio.Semaphore | None = None
 
     @property
@@ -230,7 +229,7 @@ class ServerSession:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
                 retry = self.definition.restart
-            if not retry or failures >= len(RETRY_DELAYS) or self._services.closing:
+            if not retry or failures >= len(RETRY_DELAYS):
                 self.error = failure
                 self.log.add("host", "error", failure.message)
                 self._move(State.ERROR, failure.message)
