@@ -13,6 +13,8 @@ import pytest
 
 from tests import environments, kernels, processes
 
+pytest_plugins = ["tests.wire.plugin"]
+
 
 class StartKernel(Protocol):
     """Starts a kernel that ends with the test: one of the test's own sort unless named."""

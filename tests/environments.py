@@ -173,8 +173,8 @@ _SERVERS = {
     "git": lambda: _script("server-git", "mcp-server-git"),
     "fetch": lambda: _script("server-fetch", "mcp-server-fetch"),
     "excel": lambda: _script("server-excel", "excel-mcp-server", "stdio"),
-    "sdk1": lambda: _own(environment("sdk1").python, "sdk1.py"),
-    "sdk2": lambda: _own(environment("sdk2").python, "sdk2.py"),
+    "sdk1": lambda: _own(environment("sdk1").python, "sdk1_server.py"),
+    "sdk2": lambda: _own(environment("sdk2").python, "sdk2_server.py"),
     "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),
     "demo": lambda: [sys.executable, "-m", "ipymcp.demo"],
 }

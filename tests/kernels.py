@@ -24,6 +24,7 @@ from jupyter_client.manager import KernelManager
 
 from tests.environments import ROOT, kernel_python
 from tests.processes import descendants, wait_until_gone
+from tests.wire import tapped
 
 KERNELS = ("kernel-7", "kernel-6", "kernel-colab")
 
@@ -371,4 +372,4 @@ def _environment(python: Path, folder: Path, extra: Mapping[str, str]) -> dict[s
     }
     for path in list(own.values())[:5]:
         Path(path).mkdir(parents=True, exist_ok=True)
-    return {**kept, **own, **extra}
+    return tapped({**kept, **own, **extra})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -46,7 +44,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
     disabled: bool = False
-    read_only: bool = False
+    log_lines: int = 1000
+    """How many of its log lines are kept."""
     origin: str = "cell"
     """Where it was defined: `cell`, `script`, or a file's path."""
     base: str | None = None
@@ -72,6 +71,9 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
             "inherit_env": inherited,
             "extra": {key: self.extra[key] for key in ("autoApprove", "envFile") if key in self.extra},
         }
+        import hashlib
+        import json
+
         return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def replace(self, **changes: object) -> ServerDefinition:

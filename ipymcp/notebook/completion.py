@@ -6,55 +6,20 @@ of ours, IPython's own completers go on undisturbed.
 
 from __future__ import annotations
 
-import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import ipymcp
 from ipymcp.errors import McpError
-from ipymcp.notebook.context import AttributeContext, LineContext, context_at
-from ipymcp.runtime.names import RESERVED_HOST
+from ipymcp.notebook.code_completion import in_code, values
+from ipymcp.notebook.context import LineContext, context_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from ipymcp.notebook.attribute_context import Step
-    from ipymcp.notebook.extension import Extension
-    from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.schema import Parameter
 
-__all__ = ["candidates", "matcher"]
-
-_TOOL_WORDS = ("aio", "options", "submit")
-_SERVER_WORDS = ("error", "logs", "name", "pid", "protocol_version", "restart", "start", "state", "stop")
-
-
-def matcher(extension: Extension) -> Callable[[Any], Any]:
-    """The matcher to put into IPython's completer (its second API, IPython 8.6)."""
-    from IPython.core import completer
-
-    api: Any = completer
-
-    @api.context_matcher()
-    def ipymcp_matcher(context: Any) -> Any:
-        lines = context.full_text.split("\n")[: context.cursor_line + 1]
-        lines[-1] = lines[-1][: context.cursor_position]
-        try:
-            found = candidates("\n".join(lines), ipymcp.host(), extension.settings.namespace or "mcp")
-        except Exception:  # a completer that raises would spoil Tab for everybody
-            found = None
-        if found is None:
-            return {"completions": [], "suppress": False}
-        partial, words, kind = found
-        return {
-            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words],
-            "matched_fragment": partial,
-            "suppress": bool(words),
-            "ordered": True,
-        }
-
-    return ipymcp_matcher
+__all__ = ["candidates"]
 
 
 def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str] | None:
@@ -74,8 +39,10 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
         return None
     if isinstance(context, LineContext):
         words, kind = _on_line(context, mcp)
-    else:
-        words, kind = _in_code(context, mcp)
+        # A glob is no beginning of a name: offered itself, it stays, and Python's names stay away.
+        whole = [context.partial] if context.kind == "tool" and context.partial else []
+        return context.partial, _beginning(context.partial, words) or whole, kind
+    words, kind = in_code(context, mcp)
     return context.partial, _beginning(context.partial, words), kind
 
 
@@ -103,7 +70,7 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
         parameters = _parameters(context.tool, mcp)
         return (f"{parameter.name}=" for parameter in parameters if parameter.name not in context.given), "param"
     if context.kind == "value":
-        return _values(_parameters(context.tool, mcp), context.argument, quote=None), "value"
+        return values(_parameters(context.tool, mcp), context.argument, quote=None), "value"
     if context.kind == "option":
         return _options(context.subcommand), "keyword"
     if context.kind == "option-value":
@@ -141,67 +108,6 @@ def _paths(partial: str) -> Iterator[str]:
             yield f"{prefix}{entry.name}{'/' if entry.is_dir() else ''}"
 
 
-# -- Python code ------------------------------------------------------------------------------------------------------
-
-
-def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
-    path = context.path
-    if context.kind in ("argument", "value"):
-        return _in_call(context, mcp)
-    if not path:
-        if context.kind == "key":
-            return _closed(mcp, context), "module"
-        return sorted(
-            {*mcp._host.aliases().values(), *(word for word in dir(type(mcp)) if word in RESERVED_HOST)}
-        ), "module"
-    if path[0].name == "servers" and not path[0].item:
-        if len(path) == 1:
-            return (_closed(mcp, context), "module") if context.kind == "key" else ((), "function")
-        return (_SERVER_WORDS if len(path) == 2 else ()), "function"
-    session = _session(path[0], mcp)
-    if session is None:
-        return (), "function"
-    if len(path) == 1:
-        if context.kind == "key":
-            return _closed(session.catalog.tools, context), "function"
-        return sorted(session.catalog.aliases), "function"
-    return (_TOOL_WORDS if len(path) == 2 and context.kind == "attribute" else ()), "function"
-
-
-def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
-    steps = [step for step in context.path if step.item or step.name not in _TOOL_WORDS]
-    session = _session(steps[0], mcp) if len(steps) == 2 else None
-    entry = session.catalog.find(steps[1].name) if session is not None else None
-    if entry is None:
-        return (), "param"
-    parameters = mcp._factory.schema(entry).parameters
-    if context.kind == "value":
-        name = context.argument or _positional(parameters, context.positional)
-        return _values(parameters, name, quote=context.quote), "value"
-    filled = {parameter.alias for parameter in [p for p in parameters if p.required][: context.positional]}
-    names = [p.alias for p in parameters if p.alias not in context.given and p.alias not in filled]
-    return (f"{name}=" for name in names), "param"
-
-
-def _session(step: Step, mcp: Mcp) -> ServerSession | None:
-    try:
-        return mcp._host.find(step.name)
-    except McpError:
-        return None
-
-
-def _closed(names: Iterable[str], context: AttributeContext) -> list[str]:
-    """Keys as they stand between brackets: the open quote is there already, a missing one is not."""
-    if context.quote:
-        return list(names)
-    return [json.dumps(name, ensure_ascii=False) for name in names]
-
-
-def _positional(parameters: Sequence[Parameter], position: int) -> str:
-    required = [parameter for parameter in parameters if parameter.required]
-    return required[position].alias if position < len(required) else ""
-
-
 def _parameters(path: str, mcp: Mcp) -> Sequence[Parameter]:
     try:
         session, tool = mcp._host.resolve(path)
@@ -209,16 +115,3 @@ def _parameters(path: str, mcp: Mcp) -> Sequence[Parameter]:
         return ()
     entry = session.catalog.find(tool)
     return mcp._factory.schema(entry).parameters if entry is not None else ()
-
-
-def _values(parameters: Sequence[Parameter], name: str, *, quote: str | None) -> list[str]:
-    """The values an argument may have. `quote`: the one that is open in code, empty for none; None on a `%mcp` line."""
-    found = next((parameter for parameter in parameters if name in (parameter.name, parameter.alias)), None)
-    if found is None:
-        return []
-    values = found.enum or ((True, False) if found.annotation is bool else ())
-    if quote is None:
-        return [value if isinstance(value, str) else json.dumps(value) for value in values]
-    if quote:
-        return [value for value in values if isinstance(value, str)]
-    return [repr(value) for value in values]

@@ -38,7 +38,7 @@ class Extension:
         transform.install(self.ip)
         ip.configurables.append(self.settings)
         if _has_context_matchers():
-            from ipymcp.notebook.completion import matcher
+            from ipymcp.notebook.matcher import matcher
 
             self._matcher = matcher(self)
             ip.Completer.custom_matchers.append(self._matcher)

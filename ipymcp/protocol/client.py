@@ -32,9 +32,15 @@ EraChoice = Literal["auto", "legacy", "modern"]
 PROBE_SILENCE = 2.0
 """Seconds an unanswered `server/discover` waits for company: then `initialize` is sent as well."""
 MAX_PAGES = 1000
+_LOG_LEVEL = "info"
+"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
 UNSUPPORTED_VERSION = -32022
 METHOD_NOT_FOUND = -32601
 _MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
+_OTHER_ERA = "load it with --era auto"
+_OUR_VERSIONS = f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
+_MAX_UNREAD = 64_000_000
+"""Bytes that may wait for a server which asks and does not read; further questions of its go unanswered."""
 _KNOWN_NOTIFICATIONS = frozenset(
     {
         "notifications/cancelled",
@@ -123,7 +129,7 @@ class Client:
             discover = self._discover()
             await asyncio.wait({discover})
             if not self._settle_probe(discover):
-                raise ProtocolError("the server does not speak the stateless era", hint="load it with --era auto")
+                raise ProtocolError("the server does not speak the stateless era", hint=_OTHER_ERA)
         else:
             await self._probe()
 
@@ -159,10 +165,7 @@ class Client:
             supported = _supported_versions(error.data)
             if any(version in eras.HANDSHAKE_VERSIONS for version in supported):
                 return False
-            raise ProtocolError(
-                f"the server speaks only {', '.join(supported) or 'versions it does not name'}",
-                hint=f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}",
-            ) from error
+            raise _no_common_version(supported) from error
         return self.era.kind == "stateless"
 
     def _discover(self) -> asyncio.Future[Raw]:
@@ -174,10 +177,7 @@ class Client:
         if version is None:
             if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):
                 return
-            raise ProtocolError(
-                f"the server speaks only {', '.join(result.supportedVersions)}",
-                hint=f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}",
-            )
+            raise _no_common_version(result.supportedVersions)
         self.era = eras.stateless(version, self._identity)
         self.capabilities = result.capabilities
         self.instructions = result.instructions
@@ -185,7 +185,16 @@ class Client:
         self.server_info = info if isinstance(info, dict) else {}
 
     async def _initialize(self) -> None:
-        self._settle_initialized(await self._ask("initialize", self._initialize_params()))
+        try:
+            answer = await self._ask("initialize", self._initialize_params())
+        except RpcError as error:
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            supported = _supported_versions(error.data)
+            if any(version in eras.STATELESS_VERSIONS for version in supported):
+                raise ProtocolError("the server does not speak the handshake era", hint=_OTHER_ERA) from error
+            raise _no_common_version(supported) from error
+        self._settle_initialized(answer)
 
     def _initialize_params(self) -> bytes:
         return wire.encode(
@@ -201,7 +210,7 @@ class Client:
         if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
             raise ProtocolError(
                 f"the server answered with protocol version {result.protocolVersion!r}, which is unknown",
-                hint=f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}",
+                hint=_OUR_VERSIONS,
             )
         self.era = eras.handshake(result.protocolVersion)
         self.capabilities = result.capabilities
@@ -272,8 +281,7 @@ class Client:
         """
         identifier = self._peer.open(slot, "tools/call")
         body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), arguments)
-        log_level = "info" if "logging" in self.capabilities else None
-        params = self.era.params(body, progress_token=identifier, log_level=log_level)
+        params = self.era.params(body, progress_token=identifier, log_level=_LOG_LEVEL)
         try:
             self._send_request(identifier, "tools/call", params, name)
         except BaseException:
@@ -301,20 +309,24 @@ class Client:
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method)
 
-    async def listen(self) -> None:
-        """Stateless era: hold a subscription to changes of the tool list until the server ends it.
+    def listen(self) -> asyncio.Future[Raw]:
+        """Stateless era: subscribe, now, to changes of the tool list.
 
-        Raises:
-            RpcError: The server has no subscriptions.
+        Returns:
+            What is done when the server ends it, with an `RpcError` if it has no subscriptions; cancelling it ends it.
         """
         body = b'{"notifications":{"toolsListChanged":true}}'
         slot, future = self._open_request("subscriptions/listen", self.era.params(body))
         self._subscription = slot
-        try:
-            await future
-        finally:
-            self._subscription = None
-            self.give_up(slot, "no longer listening")
+
+        def over(done: asyncio.Future[Raw]) -> None:
+            if self._subscription is slot:
+                self._subscription = None
+            if done.cancelled() or done.exception() is None:
+                self.give_up(slot, "no longer listening")
+
+        future.add_done_callback(over)
+        return future
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening, which only the end of the connection cancels; it may be ignored."""
@@ -377,8 +389,9 @@ class Client:
     # -- hearing ------------------------------------------------------------------------------------------------------
 
     def message(self, line: bytes) -> None:
-        """One message arrived (called by the transport)."""
-        self._peer.receive(line)
+        """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
+        if self._lost is None:
+            self._peer.receive(line)
 
     def undelivered(self, identifier: int | str | float, error: McpError) -> None:
         """One request failed in the transport (called by it)."""
@@ -394,13 +407,17 @@ class Client:
 
     def lost(self, reason: str) -> None:
         """The connection is over (called by the transport): everything in flight fails."""
+        self._lost = self._lost or reason
+        self._listener.lost(reason)  # first: whoever's call fails now may call again at once
         self._end(reason)
-        self._listener.lost(reason)
 
     def on_request(self, request: wire.Envelope) -> None:
         """A request of the server: `ping` is answered, the rest is nothing we declared."""
         if self.era.kind == "stateless":
             self.on_noise(f"a request of the server ({request.method}), which this era does not know: not answered")
+            return
+        if self._transport.queued > _MAX_UNREAD:
+            self.on_noise(f"a request of the server ({request.method}) not answered: it does not read what is sent")
             return
         identifier = wire.encode(request.id)
         if request.method == "ping":
@@ -471,6 +488,12 @@ def _shaped(raw: Raw, kind: type[Any], method: str) -> Any:
         raise ProtocolError(
             f"the answer to {method} is not what MCP says ({error})", hint="a fault of the server"
         ) from error
+
+
+def _no_common_version(supported: list[str]) -> ProtocolError:
+    return ProtocolError(
+        f"the server speaks only {', '.join(supported) or 'versions it does not name'}", hint=_OUR_VERSIONS
+    )
 
 
 def _supported_versions(data: object) -> list[str]:

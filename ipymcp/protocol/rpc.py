@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
+from msgspec import Raw
 
 from ipymcp.errors import CallError, McpError, RpcError
 from ipymcp.protocol import wire
@@ -18,13 +19,13 @@ from ipymcp.protocol import wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from msgspec import Raw
-
-__all__ = ["Handler", "Peer", "Slot", "find_id"]
+__all__ = ["Handler", "Peer", "Slot", "excerpt", "find_id"]
 
 _ID = rb'"id"\s*:\s*(?:(-?\d+)|"((?:[^"\\]|\\.)*)")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_NULL, _ABSENT = Raw(b"null"), Raw()
+_ITS_FAULT = "a fault of the server; its log has the line"
 
 
 class Slot:
@@ -74,6 +75,8 @@ class Peer:
         self._handler = handler
         self._slots: dict[int | str | float, Slot] = {}
         self._next_id = itertools.count(1).__next__
+        self._given_up: deque[int | str | float] = deque(maxlen=256)
+        """The last requests nobody waits for any more: a late answer to one of them is nothing to speak of."""
 
     def __len__(self) -> int:
         """How many requests are in flight."""
@@ -88,7 +91,10 @@ class Peer:
 
     def take(self, slot: Slot) -> bool:
         """Give the request up. True if it was still in flight: its outcome is the caller's to set."""
-        return self._slots.pop(slot.id, None) is not None
+        if self._slots.pop(slot.id, None) is None:
+            return False
+        self._given_up.append(slot.id)
+        return True
 
     def fail(self, identifier: int | str | float, error: McpError) -> bool:
         """Settle one request with an error. False if it is not in flight."""
@@ -104,14 +110,26 @@ class Peer:
             self.fail(identifier, error())
 
     def receive(self, line: bytes) -> None:
-        """Act on one complete message from the other side."""
+        """Act on one line from the other side: a message, or a batch of them."""
         try:
-            envelope = wire.read_envelope(line)
+            message = wire.read_envelope(line)
         except ValueError as error:
             self._receive_garbage(line, error)
             return
-        for message in envelope if isinstance(envelope, list) else (envelope,):
+        if isinstance(message, list):
+            for item in message:
+                self._receive_item(bytes(item))
+        else:
             self._dispatch(message, line)
+
+    def _receive_item(self, item: bytes) -> None:
+        """One message of a batch; a broken one costs the others nothing."""
+        try:
+            message = wire.decode(item, wire.Envelope)
+        except ValueError as error:
+            self._receive_garbage(item, error)
+        else:
+            self._dispatch(message, item)
 
     def _dispatch(self, message: wire.Envelope, line: bytes) -> None:
         if message.method is None:
@@ -124,18 +142,23 @@ class Peer:
             self._handler.on_notification(message.method, message.params)
 
     def _receive_answer(self, message: wire.Envelope, line: bytes) -> None:
-        result, error = message.result, message.error
-        if not len(result) and not len(error):
-            self._handler.on_noise(f"JSON, but no JSON-RPC message: {excerpt(line)}")
-            return
-        slot = self._slots.pop(message.id, None) if message.id is not None else None
-        if slot is None:
+        result = message.result
+        error = message.error if message.error != _NULL else _ABSENT
+        identifier = _own_id(message.id) if isinstance(message.id, str) else message.id
+        slot = self._slots.pop(identifier, None) if identifier is not None else None
+        if slot is not None and len(error):
+            slot.settle(error=_rpc_error(error))
+        elif slot is not None and len(result):
+            slot.settle(result=result)
+        elif slot is not None:
+            slot.settle(error=CallError("the server's answer holds neither a result nor an error", hint=_ITS_FAULT))
+        elif identifier in self._given_up:
+            self._given_up.remove(identifier)
+        elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
             self._handler.on_noise(f"an answer to no request in flight (id {message.id!r}): {what}")
-        elif len(error):
-            slot.settle(error=_rpc_error(error))
         else:
-            slot.settle(result=result)
+            self._handler.on_noise(f"JSON, but no JSON-RPC message: {excerpt(line)}")
 
     def _receive_progress_of(self, params: Raw) -> None:
         try:
@@ -151,9 +174,7 @@ class Peer:
         """Not JSON, or not JSON-RPC. If it was meant as somebody's answer, that call fails now rather than hangs."""
         identifier = find_id(line[:4096], line[-4096:])
         if identifier is not None and isinstance(error, wire.NotJson):
-            failure = CallError(
-                f"the server's answer is not valid JSON ({error})", hint="a fault of the server; its log has the line"
-            )
+            failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_ITS_FAULT)
             if self.fail(identifier, failure):
                 self._handler.on_noise(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
                 return
@@ -168,7 +189,7 @@ def find_id(head: bytes, tail: bytes) -> int | str | None:
     if match is None:
         return None
     number, text = match.groups()
-    return int(number) if number is not None else text.decode("utf-8", "replace")
+    return int(number) if number is not None else _own_id(text.decode("utf-8", "replace"))
 
 
 def excerpt(line: bytes, limit: int = 200) -> str:
@@ -177,10 +198,15 @@ def excerpt(line: bytes, limit: int = 200) -> str:
     return text if len(line) <= limit else text[:limit] + "…"
 
 
+def _own_id(text: str) -> int | str:
+    """Our ids are numbers; some servers give them back as text."""
+    return int(text) if len(text) < 20 and text.isdecimal() else text
+
+
 def _rpc_error(raw: Raw) -> RpcError:
     try:
         error = wire.decode(raw, wire.ErrorObject)
         data = wire.loads(error.data) if len(error.data) else None
-    except (ValueError, msgspec.ValidationError):
+    except ValueError:
         return RpcError(f"the server refused: {excerpt(bytes(raw))}", code=0)
     return RpcError(error.message or "the server refused", code=error.code, data=data)

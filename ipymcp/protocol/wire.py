@@ -140,6 +140,7 @@ class Cancelled(Struct):
 _envelope = msgspec.json.Decoder(Envelope)
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _BOM = b"\xef\xbb\xbf"
+_NOT_STRICT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 encode = msgspec.json.encode
 """A Python value as JSON bytes. Give it JSON types only: it would send NaN as null."""
@@ -167,7 +168,7 @@ def loads(data: bytes | memoryview | Raw) -> Any:
     """
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NOT_STRICT:
         return _loads_leniently(bytes(data))
 
 
@@ -175,8 +176,10 @@ def _loads_leniently(data: bytes) -> Any:
     text = data.removeprefix(_BOM).decode("utf-8", errors="replace")
     try:
         return replace_surrogates(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise NotJson(str(error) or "nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise NotJson(f"{error.msg} at character {error.pos + 1:,}") from error
+    except RecursionError as error:
+        raise NotJson("nested too deeply") from error
 
 
 def decode(data: bytes | memoryview | Raw, kind: type[T]) -> T:
@@ -193,7 +196,7 @@ def decode(data: bytes | memoryview | Raw, kind: type[T]) -> T:
         return decoder.decode(data)
     except msgspec.ValidationError:
         raise
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NOT_STRICT:
         return msgspec.convert(_raw_fields(_loads_leniently(bytes(data)), kind), kind)
 
 
@@ -209,8 +212,8 @@ def _raw_fields(value: Any, kind: Any) -> Any:
     return value
 
 
-def read_envelope(line: bytes) -> Envelope | list[Envelope]:
-    """One line as an envelope, or several where it is a batch (2025-03-26 allows those).
+def read_envelope(line: bytes) -> Envelope | list[Raw]:
+    """One line as an envelope, or as the messages of a batch (2025-03-26 allows those).
 
     Raises:
         NotJson: It is not JSON.
@@ -218,7 +221,7 @@ def read_envelope(line: bytes) -> Envelope | list[Envelope]:
     """
     try:
         return _envelope.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NOT_STRICT:
         if line[:64].removeprefix(_BOM).lstrip()[:1] == b"[":
-            return [decode(item, Envelope) for item in decode(line, list[Raw])]
+            return decode(line, list[Raw])
         return decode(line, Envelope)

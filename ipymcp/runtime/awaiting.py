@@ -13,6 +13,8 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ipymcp.runtime.waiting import get_signal, set_signal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import FrameType
@@ -52,7 +54,7 @@ class Awaiting:
         self._background.start_beat()
         if not self._took_sigint and _raises_keyboard_interrupt():
             self._took_sigint = True
-            signal.signal(signal.SIGINT, self._on_sigint)
+            set_signal(signal.SIGINT, self._on_sigint)
         try:
             yield
         finally:
@@ -83,8 +85,8 @@ class Awaiting:
 
     def _give_sigint_back(self) -> None:
         self._took_sigint = False
-        if signal.getsignal(signal.SIGINT) == self._on_sigint:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if get_signal(signal.SIGINT) == self._on_sigint:
+            set_signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _on_main_thread() -> bool:
@@ -92,7 +94,7 @@ def _on_main_thread() -> bool:
 
 
 def _raises_keyboard_interrupt() -> bool:
-    return signal.getsignal(signal.SIGINT) is signal.default_int_handler and _on_main_thread()
+    return get_signal(signal.SIGINT) is signal.default_int_handler and _on_main_thread()
 
 
 def _nothing() -> None: ...

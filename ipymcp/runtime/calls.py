@@ -193,7 +193,15 @@ class Call(Generic[T]):
         return self._outcome()
 
     def submit(self) -> Call[T]:
-        """Send it and wait for nothing; `result`, `await` and `cancel` are for later."""
+        """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
+
+        It waits only for a server that has 64 MB unread before it.
+        """
+        if not self._has_room():
+            self._services.loop.refuse_own_thread()
+            waiter = Waiter()
+            while not self._has_room():
+                waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
         if self.options.on_progress is not None:
             self._listeners.append(self._tell_submitted)
         try:
@@ -266,7 +274,11 @@ class Call(Generic[T]):
             return True
         if self.deadline() <= time.monotonic():
             self.done = True
-            raise self.session.explain(self._timed_out())
+            error = CallTimeout(
+                f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
+                hint=f"give it longer: timeout=…, or %mcp restart {self.session.name}",
+            )
+            raise self._explain(error)
         return False
 
     def _begin(self) -> None:

@@ -53,6 +53,8 @@ _HINTS = {
     "uv": "pip install uv, or run the server's own module: -- python -m …",
     "docker": "install Docker, or name the program's full path",
 }
+_OWN_PYTHON = frozenset({"python", "python3"})
+"""Typed in a notebook or a script, these mean this interpreter, with what `%pip` has installed."""
 _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
@@ -72,7 +74,10 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
     if not os.path.isdir(cwd):
         raise StartError(f"its folder does not exist: {cwd}", hint="mend cwd in its definition")
     env = _environment(definition)
-    program = _find(definition.command, env.get("PATH", ""), cwd)
+    if definition.command in _OWN_PYTHON and definition.origin in ("cell", "script"):
+        program = sys.executable
+    else:
+        program = _find(definition.command, env.get("PATH", ""), cwd)
     return Launch([program, *definition.args], env, cwd)
 
 

@@ -20,7 +20,7 @@ from ipymcp.runtime.events import Events
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.server import ServerSession, Services, State
+from ipymcp.runtime.server import ServerSession, Services, State, Timing
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ class Host:
 
     Args:
         folder: Where servers run unless their definition says otherwise; the working folder by default.
+        timing: How patient it is with them.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
@@ -62,6 +63,7 @@ class Host:
             identity=Identity("ipymcp", __version__),
             folder=self.folder,
             max_starting=max(8, 2 * (os.cpu_count() or 1)),
+            timing=timing or Timing(),
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -86,8 +88,7 @@ class Host:
         """Start these, and wait until each is ready or has failed."""
         sessions = [self.find(name) for name in names]
         for session in sessions:
-            if session.state is not State.READY:
-                session.start()
+            session.start()
         await asyncio.gather(*(session.settled() for session in sessions))
         return sessions
 
@@ -109,18 +110,20 @@ class Host:
         self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
 
     async def _have_all(self, definitions: Iterable[ServerDefinition]) -> list[ServerSession]:
-        return [await self._have(definition) for definition in definitions]
+        return await asyncio.gather(*map(self._have, definitions))
 
     async def _have(self, definition: ServerDefinition) -> ServerSession:
-        session = self.sessions.get(definition.name)
-        if session is not None and session.definition != definition:
-            await session.stop()
-            session = None
-        if session is None:
-            session = ServerSession(definition, self._services)
-            self.sessions = {**self.sessions, definition.name: session}
-        if session.state is not State.READY and not definition.disabled:
-            session.start()
+        old = self.sessions.get(definition.name)
+        if old is not None and old.definition == definition:
+            if not definition.disabled:
+                old.start()
+            return old
+        session = ServerSession(definition, self._services)
+        self.sessions = {**self.sessions, definition.name: session}
+        if not definition.disabled:
+            session.start(instead_of=old)
+        elif old is not None:
+            await old.stop()
         return session
 
     # -- looking up ---------------------------------------------------------------------------------------------------
@@ -228,14 +231,15 @@ class Host:
         """Stop all servers in good order, and the background loops."""
         if self.loop.is_running:
             self.loop.run(self._stop_all())
-        self._reaper.close()
-        self.loop.stop()
-        self.handlers.stop()
+        self._end_threads()
 
     async def aclose(self) -> None:
         """The same, awaited."""
         if self.loop.is_running:
             await self.loop.arun(self._stop_all())
+        await asyncio.to_thread(self._end_threads)
+
+    def _end_threads(self) -> None:
         self._reaper.close()
         self.loop.stop()
         self.handlers.stop()

@@ -151,7 +151,8 @@ class BackgroundLoop:
         """Stop the loop and its thread. It starts anew at the next use."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
+            self._loop = self._thread = self._next_beat = None
+            self._pulsing = False
         if loop is None or thread is None or self._pid != os.getpid():
             return
         loop.call_soon_threadsafe(loop.stop)

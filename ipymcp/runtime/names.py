@@ -6,8 +6,6 @@ in the server's order; a name that is one of ours (`RESERVED_HOST`, `RESERVED_SE
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import keyword
 import re
 from typing import TYPE_CHECKING
@@ -33,7 +31,7 @@ _MODEL_NAME_LENGTH = 64
 def identifier(name: str) -> str:
     """The Python identifier nearest to a name."""
     text = _NO_IDENTIFIER.sub("_", name) or "_"
-    if text[0].isdigit() or text.startswith("__"):
+    if text[0].isdigit() or text[0] == "_":  # what begins with _ are our own attributes, and Python's
         text = f"n{text}" if text[0].isdigit() else f"n_{text.lstrip('_')}"
     return f"{text}_" if keyword.iskeyword(text) else text
 
@@ -74,12 +72,16 @@ def model_name(server: str, tool: str) -> str:
         clean = "_" + clean
     if clean == name and len(name) <= _MODEL_NAME_LENGTH and "__" not in server:
         return name
+    import hashlib
+
     digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
     return f"{clean[: _MODEL_NAME_LENGTH - 9]}_{digest}"
 
 
 def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     """`did you mean 'a' or 'b'?`, or the empty string where nothing is near."""
+    import difflib
+
     known = list(dict.fromkeys(candidates))
     near = difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
     if not near:

@@ -52,7 +52,8 @@ class Reaper:
     def ended(self, process: ServerProcess) -> None:
         """Take its group off the list."""
         self._processes.pop(process.pid, None)
-        self._tell(f"- {process.pid}\n")
+        if self._pipe is not None:  # else it was closed meanwhile, and has nothing to forget
+            self._tell(f"- {process.pid}\n")
 
     def end_all(self, close_inputs: Iterable[Callable[[], None]]) -> None:
         """At the interpreter's exit: end all processes, strays too, within two seconds.

@@ -9,6 +9,7 @@ in a row, after 1, 2 and 4 seconds; a call in flight is never sent again by itse
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import time
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from ipymcp.errors import (
 )
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.protocol.transports.process import Grace
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.environment import forgotten_variable, launch
@@ -34,6 +36,8 @@ from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import EraChoice
     from ipymcp.protocol.eras import Identity
@@ -42,14 +46,8 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
 
-__all__ = ["ServerSession", "Services", "State"]
+__all__ = ["ServerSession", "Services", "State", "Timing"]
 
-RETRY_DELAYS = (1.0, 2.0, 4.0)
-HEALTHY_AFTER = 30.0
-"""Seconds after which a server that dies is not called a server that keeps dying."""
-DOWNLOAD_HINT_AFTER = 10.0
-REFRESH_PAUSE = 0.25
-"""Seconds between a change of the tool list and asking for it: a flood of notices is one question."""
 _DOWNLOADERS = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "docker", "podman", "pipx"})
 
 
@@ -69,6 +67,23 @@ class State(StrEnum):
         return self in (State.STARTING, State.RESTARTING)
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How patient a host is with its servers, in seconds."""
+
+    retries: tuple[float, ...] = (1.0, 2.0, 4.0)
+    """The waits before a server that failed or died is started again."""
+    healthy_after: float = 30.0
+    """A server that dies later than this is not one that keeps dying: its retries begin anew."""
+    download_hint: float = 10.0
+    refresh: float = 0.25
+    """Between a change of the tool list and asking for it; it doubles, up to `slowest_refresh`, in a flood of them."""
+    slowest_refresh: float = 4.0
+    listen_again: float = 1.0
+    """Before a subscription that the server ended is taken again; it doubles, up to a minute, if that happens again."""
+    grace: Grace = field(default_factory=Grace)
+
+
 @dataclass
 class Services:
     """What all sessions of a host share."""
@@ -80,16 +95,18 @@ class Services:
     folder: str
     """Where servers run unless their definition says otherwise."""
     max_starting: int
+    timing: Timing
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
-    _starts: asyncio.Semaphore | None = None
+    _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
     def starts(self) -> asyncio.Semaphore:
-        """Holds back the servers that start at once; belongs to the loop."""
-        if self._starts is None:
-            self._starts = asyncio.Semaphore(self.max_starting)
-        return self._starts
+        """Holds back the servers that start at once; belongs to the loop, which is another after a `close`."""
+        loop = asyncio.get_running_loop()
+        if self._starts is None or self._starts[0] is not loop:
+            self._starts = loop, asyncio.Semaphore(self.max_starting)
+        return self._starts[1]
 
 
 class ServerSession:
@@ -105,7 +122,7 @@ class ServerSession:
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
-        self.log = RollingLog(definition.name)
+        self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while the server is ready."""
         self.error: McpError | None = None
@@ -134,25 +151,33 @@ class ServerSession:
 
     # -- commands, on the loop ----------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to start it, if it is not running. Whoever wants to wait awaits `settled`."""
-        if self._owner is not None and not self._owner.done():
+    def start(self, *, instead_of: ServerSession | None = None) -> None:
+        """Begin to start it, if it is not running. Whoever wants to wait awaits `settled`.
+
+        Args:
+            instead_of: Its predecessor under an older definition, which is ended first.
+        """
+        owner = self._owner
+        if owner is not None and not owner.done() and not owner.cancelling():
             return
         self.error = None
-        self._move(State.STARTING)
-        self._owner = self._services.loop.spawn(self._own(), f"ipymcp-server-{self.name}")
+        self._move(State.STARTING, "its definition changed" if instead_of else "")
+        self._owner = self._services.loop.spawn(self._own(owner, instead_of), f"ipymcp-server-{self.name}")
 
     async def stop(self, state: State = State.STOPPED) -> None:
-        """End it and wait until it has ended. It ends whoever stops waiting."""
+        """End it and wait for that; it ends whoever stops waiting. Who starts it meanwhile has the last word."""
         await asyncio.shield(self._services.loop.spawn(self._stop(state), f"ipymcp-stop-{self.name}"))
 
     async def _stop(self, state: State) -> None:
-        owner, self._owner = self._owner, None
+        owner = self._owner
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
-        self.error = None
-        self._move(state)
+            if self._link is not None:  # cancelled while it waited for the end of the process, it did not
+                await self._link.client.aclose()
+        if self._owner is owner:
+            self.error = None
+            self._move(state)
 
     async def settled(self) -> None:
         """Wait until it is ready, has failed or was stopped."""
@@ -173,10 +198,11 @@ class ServerSession:
         if client is not None:
             return client
         if self.error is not None:
-            raise self.error.with_traceback(None)
+            raise copy.copy(self.error)  # each caller's own: raising writes into it
         if self.state is State.DISABLED:
             raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {self.name}")
-        raise ServerStopped(f"is {self.state.value}", server=self.name, hint=f"%mcp start {self.name}")
+        hint = "%mcp shows how it goes" if self.state.is_moving else f"%mcp start {self.name}"
+        raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
 
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
@@ -209,7 +235,12 @@ class ServerSession:
 
     # -- the owner task -----------------------------------------------------------------------------------------------
 
-    async def _own(self) -> None:
+    async def _own(self, before: asyncio.Task[None] | None, instead_of: ServerSession | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        if instead_of is not None:
+            await instead_of.stop()
+        timing = self._services.timing
         failures = 0
         while True:
             try:
@@ -225,18 +256,18 @@ class ServerSession:
                 finally:
                     self.client = self.ready_since = None
                     await link.client.aclose()
-                if time.monotonic() - born >= HEALTHY_AFTER:
+                if time.monotonic() - born >= timing.healthy_after:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
                 retry = self.definition.restart
-            if not retry or failures >= len(RETRY_DELAYS):
+            if not retry or failures >= len(timing.retries):
                 self.error = failure
                 self.log.add("host", "error", failure.message)
                 self._move(State.ERROR, failure.message)
                 return
-            delay = RETRY_DELAYS[failures]
+            delay = timing.retries[failures]
             failures += 1
-            detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(RETRY_DELAYS)})"
+            detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(timing.retries)})"
             self.log.add("host", "warning", detail)
             self._move(State.RESTARTING, detail)
             await asyncio.sleep(delay)
@@ -247,8 +278,9 @@ class ServerSession:
         self.ready_since = time.monotonic()
         self._move(State.READY)
         tasks = [self._services.loop.spawn(self._keep_fresh(link), f"ipymcp-refresh-{self.name}")]
-        if link.client.era.kind == "stateless" and _announces_tools(link.client):
-            tasks.append(self._services.loop.spawn(self._subscribe(link), f"ipymcp-listen-{self.name}"))
+        if link.subscription is not None:
+            listening = self._subscribe(link, link.subscription)
+            tasks.append(self._services.loop.spawn(listening, f"ipymcp-listen-{self.name}"))
         try:
             return await link.ended
         finally:
@@ -260,27 +292,28 @@ class ServerSession:
         if self.definition.command is None:
             raise StartError("is a remote server, which ipymcp does not reach yet", hint="load one that has a command")
         digest = self.definition.digest()
-        era = self.definition.era
-        if era == "auto":
-            era = self._services.eras.get(digest, "auto")
-        try:
-            link = await self._open(era)
-        except (ConnectionLost, RpcError) as error:
-            self._services.eras.pop(digest, None)
-            if self.definition.era != "auto":
-                raise
-            if isinstance(error, ConnectionLost) and era == "auto":
-                self.log.add(
-                    "host", "info", "it ended on the question which era it speaks; asking for the handshake only"
-                )
-                link = await self._open("legacy")
-            elif era != "auto":
-                link = await self._open("auto")
-            else:
-                raise
+        if self.definition.era != "auto":
+            return await self._open(self.definition.era)
+        link = None
+        remembered = self._services.eras.pop(digest, None)
+        if remembered is not None:
+            try:
+                link = await self._open(remembered)
+            except (ConnectionLost, ProtocolError, RpcError) as error:
+                self.log.add("host", "info", f"it does not answer as it did before ({error.message}); asking anew")
+        if link is None:
+            link = await self._find_out()
         if link.client.era_was_answered:
             self._services.eras[digest] = "modern" if link.client.era.kind == "stateless" else "legacy"
         return link
+
+    async def _find_out(self) -> _Link:
+        """Ask which era it speaks; one that dies of the question is started once more without it."""
+        try:
+            return await self._open("auto")
+        except ConnectionLost:
+            self.log.add("host", "info", "it ended on the question which era it speaks; asking for the handshake only")
+            return await self._open("legacy")
 
     async def _open(self, era: EraChoice) -> _Link:
         seconds = self.definition.start_timeout
@@ -288,14 +321,17 @@ class ServerSession:
             launch(self.definition, self._services.folder),
             self._services.reaper,
             limit=self.definition.max_result_bytes,
+            grace=self._services.timing.grace,
         )
         link = _Link(self, transport, next(self._links), self._services.identity)
         self._link = link
         self._log_start = self.log.total
-        hint = asyncio.get_running_loop().call_later(DOWNLOAD_HINT_AFTER, self._suspect_download)
+        hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)
         try:
             async with asyncio.timeout(seconds):
                 await link.client.open(era)
+                if link.client.era.kind == "stateless" and _announces_tools(link.client):
+                    link.subscription = link.client.listen()  # before the list is read: no change falls between
                 self._adopt(await link.client.list_tools(timeout=seconds))
         except TimeoutError as error:
             await link.client.aclose("the start failed")
@@ -316,7 +352,10 @@ class ServerSession:
 
     def _adopt(self, definitions: list[ToolDefinition]) -> None:
         old = self.catalog
-        self.catalog = new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
+        new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
+        if new == old:
+            return
+        self.catalog = new
         added = tuple(name for name in new.tools if name not in old.tools)
         removed = tuple(name for name in old.tools if name not in new.tools)
         if self.state is State.READY:
@@ -327,9 +366,13 @@ class ServerSession:
 
     async def _keep_fresh(self, link: _Link) -> None:
         """Ask for the tools again when they changed, once for a flood of notices."""
+        timing = self._services.timing
+        pause, refreshed = timing.refresh, float("-inf")
         while True:
             await link.tools_dirty.wait()
-            await asyncio.sleep(REFRESH_PAUSE)
+            is_flood = time.monotonic() - refreshed < pause
+            pause = min(pause * 2, timing.slowest_refresh) if is_flood else timing.refresh
+            await asyncio.sleep(pause)
             link.tools_dirty.clear()
             try:
                 self._adopt(await link.client.list_tools(timeout=self.definition.timeout))
@@ -337,21 +380,33 @@ class ServerSession:
                 return
             except McpError as error:
                 self.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
+            refreshed = time.monotonic()
 
-    async def _subscribe(self, link: _Link) -> None:
+    async def _subscribe(self, link: _Link, subscription: asyncio.Future[Raw]) -> None:
         """Stateless era: hold a subscription, and take it again when the server ends it."""
-        delay = 1.0
+        timing = self._services.timing
+        delay = timing.listen_again
         while True:
+            begun = time.monotonic()
             try:
-                await link.client.listen()
+                await subscription
             except RpcError as error:
                 self.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
                 return
             except ConnectionLost:
                 pass
+            if time.monotonic() - begun >= timing.healthy_after:
+                delay = timing.listen_again
             await asyncio.sleep(delay)
             delay = min(delay * 2, 60.0)
+            subscription = link.client.listen()
             link.tools_dirty.set()
+
+    def disconnected(self, client: Client, reason: str) -> None:
+        """Its server has just gone; what is to be done about it the owner task decides."""
+        if self.client is client:
+            self.client = self.ready_since = None
+            self._move(State.RESTARTING, reason)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -374,6 +429,8 @@ class _Link:
         self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.tools_dirty = asyncio.Event()
+        self.subscription: asyncio.Future[Raw] | None = None
+        self._session = session
         self._log = session.log
 
     def tools_changed(self) -> None:
@@ -389,6 +446,7 @@ class _Link:
         self._log.add_stderr(lines)
 
     def lost(self, reason: str) -> None:
+        self._session.disconnected(self.client, reason)
         if not self.ended.done():
             self.ended.set_result(reason)
 

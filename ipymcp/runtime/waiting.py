@@ -8,6 +8,7 @@ in seventeen. The user's own code, where it runs meanwhile, is interrupted where
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 import sys
 import threading
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
-__all__ = ["Interrupts", "Waiter"]
+__all__ = ["Interrupts", "Waiter", "get_signal", "set_signal"]
 
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
+# The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
+_raw: Any = importlib.import_module("_signal")
+set_signal: Final[Callable[[int, Any], object]] = _raw.signal
+get_signal: Final[Callable[[int], Any]] = _raw.getsignal
 
 
 class Interrupts:
@@ -46,11 +51,11 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            previous = signal.getsignal(signal.SIGINT)
+            previous = get_signal(signal.SIGINT)
             if callable(previous) or previous == signal.SIG_DFL:
                 self._previous = previous
                 self._mine = True
-                signal.signal(signal.SIGINT, self._on_signal)
+                set_signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(
@@ -58,7 +63,7 @@ class Interrupts:
     ) -> None:
         if self._mine:
             self._mine = False
-            signal.signal(signal.SIGINT, self._previous)
+            set_signal(signal.SIGINT, self._previous)
         if not isinstance(error, KeyboardInterrupt):
             self.act_if_due()
 

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.runtime.calls import CallOptions
-from ipymcp.tools.docstring import docstring
+from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
-from ipymcp.tools.sanitize import visible
-from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +25,11 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.schema import ToolSchema
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory"]
+
+_LONGEST_ABOUT = 100
 
 
 class ToolFactory:
@@ -36,10 +37,10 @@ class ToolFactory:
 
     Args:
         host: Where calls go.
-        check: Called with server and tool before each call; raises `PolicyError` where it must not be.
+        check: Called with a tool before each call; raises `PolicyError` where it must not be.
     """
 
-    def __init__(self, host: Host, check: Callable[[str, str], None]) -> None:
+    def __init__(self, host: Host, check: Callable[[ToolEntry], None]) -> None:
         self.host = host
         self.check = check
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
@@ -50,6 +51,8 @@ class ToolFactory:
         key = (entry.server, entry.name)
         known = self._schemas.get(key)
         if known is None or known[0] is not entry:
+            from ipymcp.tools.schema import ToolSchema
+
             known = (entry, ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name))
             self._schemas[key] = known
         return known[1]
@@ -60,7 +63,7 @@ class ToolFactory:
 
     def async_tool(self, tool: Tool) -> AsyncTool:
         """The same tool, to be awaited."""
-        entry = tool.entry()
+        entry = tool._entry()
         return self._class_of(entry)[2](self, entry.server, entry.name, tool._options)
 
     def _class_of(self, entry: ToolEntry) -> tuple[ToolEntry, type[Tool], type[AsyncTool]]:
@@ -71,18 +74,18 @@ class ToolFactory:
             text = _describe(entry, schema)
             known = (
                 entry,
-                _specialised(Tool, entry.alias, schema.signature, text),
-                _specialised(AsyncTool, entry.alias, schema.signature, text),
+                _specialised(Tool, entry, schema.signature, text),
+                _specialised(AsyncTool, entry, schema.signature, text),
             )
             self._classes[key] = known
         return known
 
 
-class Tool:
+class Tool(Live):
     """A tool of an MCP server, called like a function.
 
     Required arguments are positional in the schema's order, optional ones by keyword. `.aio` is the same to be awaited,
-    `.submit` starts it and returns a `Call`, `.options` changes how it is called.
+    `.submit` starts it and returns a `Call`, `.options` changes how it is called, `.call` takes a ready mapping.
     """
 
     def __init__(self, factory: ToolFactory, server: str, name: str, options: CallOptions | None = None) -> None:
@@ -112,7 +115,7 @@ class Tool:
             on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
         """
         options = self._call_options(self._session()).changed(timeout, on_progress)
-        return self._factory.tool(self.entry(), options)
+        return self._factory.tool(self._entry(), options)
 
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it with a ready mapping of its exact argument names."""
@@ -131,38 +134,42 @@ class Tool:
     @property
     def description(self) -> str:
         """What the server says it does."""
-        return self.entry().definition.description or ""
+        return self._entry().definition.description or ""
 
     @property
     def input_schema(self) -> dict[str, Any]:
         """Its input schema, verbatim."""
-        return wire.loads(self.entry().definition.inputSchema)
+        return wire.loads(self._entry().definition.inputSchema)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
         """Its output schema, verbatim, if it has one."""
-        raw = self.entry().definition.outputSchema
+        raw = self._entry().definition.outputSchema
         return wire.loads(raw) if len(raw) else None
 
     @property
     def annotations(self) -> dict[str, Any]:
         """The server's hints, such as `readOnlyHint`; missing ones are unknown."""
-        raw = self.entry().definition.annotations
+        raw = self._entry().definition.annotations
         return wire.loads(raw) if len(raw) else {}
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return self._factory.schema(self.entry()).signature
+        return self._factory.schema(self._entry()).signature
 
     def __repr__(self) -> str:
         try:
-            entry = self.entry()
+            entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
-        line = f"{self._server}.{entry.alias}{self.__signature__.replace(return_annotation=inspect.Signature.empty)}"
-        return f"{line}\n    {entry.first_line}" if entry.first_line else line
+        from ipymcp.tools.complaints import shortened
+        from ipymcp.tools.sanitize import visible
 
-    def entry(self) -> ToolEntry:
+        signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
+        about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
+        return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
+
+    def _entry(self) -> ToolEntry:
         """What the catalog now has of it.
 
         Raises:
@@ -182,18 +189,18 @@ class Tool:
         session = self._session()
         if session.client is None:
             self._factory.host.settle(session)
-        entry = self.entry()
+        entry = self._entry()
         return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
 
     def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         session = self._session()
         if session.client is None:
             self._factory.host.settle(session)
-        entry = self.entry()
+        entry = self._entry()
         return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
 
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        self._factory.check(self._server, entry.name)
+        self._factory.check(entry)
         output_schema = entry.definition.outputSchema
 
         def convert(raw: Raw) -> ToolResult:
@@ -227,6 +234,8 @@ def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> To
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
+        from ipymcp.tools.sanitize import visible
+
         raise ToolError(
             visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"
         )
@@ -239,6 +248,8 @@ def _first_lines(text: str, limit: int = 300) -> str:
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
+    from ipymcp.tools.docstring import docstring
+
     definition = entry.definition
     return docstring(
         definition.title,
@@ -251,8 +262,12 @@ def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
     )
 
 
-def _specialised(base: type[Any], name: str, signature: inspect.Signature, text: str) -> type[Any]:
-    """A subclass whose call has this signature, which is what inspection and jedi read."""
+def _specialised(base: type[Any], entry: ToolEntry, signature: inspect.Signature, text: str) -> type[Any]:
+    """A subclass whose call has this signature, which is what inspection and jedi read.
+
+    Its module is the server's name, not ours: there is no file that `?` could show as its source. The call itself says
+    nothing: `?` would show the same text twice.
+    """
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     inherited = base.__call__
 
@@ -264,5 +279,8 @@ def _specialised(base: type[Any], name: str, signature: inspect.Signature, text:
 
     own: Any = acall if inspect.iscoroutinefunction(inherited) else call
     own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
-    own.__name__, own.__doc__ = "__call__", text
-    return type(name, (base,), {"__call__": own, "__doc__": text, "__module__": "ipymcp", "__signature__": signature})
+    own.__name__, own.__doc__ = "__call__", ""
+    module = f"mcp.{entry.server}"
+    return type(
+        entry.alias, (base,), {"__call__": own, "__doc__": text, "__module__": module, "__signature__": signature}
+    )

@@ -18,7 +18,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ipymcp.errors import ProtocolError
+from ipymcp.errors import CallError
 from ipymcp.protocol import wire
 from ipymcp.tools.results import ToolResult
 
@@ -233,7 +233,7 @@ def test_a_broken_schema_costs_nothing_but_a_warning() -> None:
 
 @pytest.mark.parametrize("raw", [b"null", b"[]", b'{"isError":"maybe"}', b"{"])
 def test_an_answer_that_is_no_result_is_the_servers_fault(raw: bytes) -> None:
-    with pytest.raises(ProtocolError, match=r"^fs\.read: its answer is no tool result: "):
+    with pytest.raises(CallError, match=r"^fs\.read: its answer is no tool result: "):
         _ = ToolResult(raw, server="fs", tool="read").is_error
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ipymcp.tools import sanitize
+from ipymcp.tools import markdown, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,8 +248,8 @@ def test_no_trick_gets_through_any_renderer(trick: str, renderer: str) -> None:
         f"```py\nx\n```\n{trick}",
         f"> {trick}\n\n{trick}",
     ):
-        assert active_html(str(RENDERERS[renderer](sanitize.markdown(source)))) == [], source
-        assert broken_promises(sanitize.markdown(source)) == [], source
+        assert active_html(str(RENDERERS[renderer](markdown.markdown(source)))) == [], source
+        assert broken_promises(markdown.markdown(source)) == [], source
 
 
 MIXTURE = r"""<script> <img/src=x/onerror=a> </p> < > [ ] ( ) ]( ][ ]: ! ![ ` `` ``` ~~~ \ $ $$ " ' - 1. | |---| &#60;
@@ -261,7 +261,7 @@ PIECES = st.sampled_from([*MIXTURE.split(), "\n", "\n\n", " ", "    ", "\t", "- 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_nothing_active_comes_out_of_any_mixture(source: str) -> None:
-    safe = sanitize.markdown(source)
+    safe = markdown.markdown(source)
     assert broken_promises(safe) == []
     for render in RENDERERS.values():
         assert active_html(str(render(safe))) == []
@@ -304,7 +304,7 @@ def test_nothing_active_comes_out_of_any_mixture(source: str) -> None:
     ],
 )
 def test_harmless_markdown_keeps_its_look(source: str, expected: str) -> None:
-    assert sanitize.markdown(source) == expected
+    assert markdown.markdown(source) == expected
 
 
 @pytest.mark.parametrize(
@@ -322,17 +322,17 @@ def test_harmless_markdown_keeps_its_look(source: str, expected: str) -> None:
 def test_tex_that_links_or_styles_loses_its_backslashes(source: str) -> None:
     import html
 
-    assert "\\" not in html.unescape(sanitize.markdown(source))
+    assert "\\" not in html.unescape(markdown.markdown(source))
 
 
 def test_tex_in_a_fence_and_paths_without_math_stay() -> None:
-    assert sanitize.markdown("$x$\n\n```\n\\url{a}\n```") == "$x$\n\n```\n\\url{a}\n```"
-    assert sanitize.markdown("C:\\data\\x") == "C:\\data\\x"
+    assert markdown.markdown("$x$\n\n```\n\\url{a}\n```") == "$x$\n\n```\n\\url{a}\n```"
+    assert markdown.markdown("C:\\data\\x") == "C:\\data\\x"
 
 
 def test_no_quote_and_no_dollar_of_a_stranger_reaches_an_attribute() -> None:
     for source in TRICKS:
-        prose = re.sub(r"(?ms)^(`{3,})[^\n]*\n.*?^\1$", "", sanitize.markdown(source))
+        prose = re.sub(r"(?ms)^(`{3,})[^\n]*\n.*?^\1$", "", markdown.markdown(source))
         for address in re.findall(r"\]\(([^)]*)\)", prose):
             assert not set(address) & set("\"'$\\{}`<>") and "@@" not in address
         assert '"' not in re.sub(r"`[^`\n]*`", "", prose)
@@ -354,7 +354,7 @@ FLOODS += [
 @pytest.mark.parametrize("evil", FLOODS)
 def test_the_time_taken_grows_no_faster_than_the_text(evil: str) -> None:
     started = time.process_time()
-    sanitize.markdown(evil * (50_000 // len(evil)))
+    markdown.markdown(evil * (50_000 // len(evil)))
     assert time.process_time() - started < 5
 
 

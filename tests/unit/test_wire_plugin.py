@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PEER = """
+RPC = """
 class Peer:
     session_tag = "demo#1"
-    def sent(self, frame): pass
     def receive(self, data): pass
+"""
+CLIENT = """
+from ipymcp.protocol.rpc import Peer
+class Client:
+    _peer = Peer()
+    def _send(self, frame): pass
 """
 
 
@@ -24,7 +29,8 @@ def run_pytest(folder: Path, body: str, **env: str) -> tuple[int, str]:
     package.mkdir(parents=True)
     (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
-    (package / "rpc.py").write_text(PEER)
+    (package / "rpc.py").write_text(RPC)
+    (package / "client.py").write_text(CLIENT)
     (folder / "test_it.py").write_text(f"def test_it():\n    {body}\n")
     environment = {name: value for name, value in os.environ.items() if name != "IPYMCP_TEST_WIRE"}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])
@@ -36,7 +42,7 @@ def run_pytest(folder: Path, body: str, **env: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-SEND = "from ipymcp.protocol.rpc import Peer; Peer().sent(b'{}')"
+SEND = "from ipymcp.protocol.client import Client; Client()._send(b'{}')"
 
 
 def test_a_violation_in_the_tests_own_process_fails_the_run(tmp_path: Path) -> None:

@@ -13,16 +13,22 @@ import pytest
 
 from tests.wire import environment, tap
 
-PEER = """
+RPC = """
 class Peer:
     session_tag = "demo#1"
-    def sent(self, frame): pass
     def receive(self, data, more=None): return data
 """
+CLIENT = """
+class Client:
+    def __init__(self, peer): self._peer = peer
+    def _send(self, frame, kind): return kind
+"""
 TALK = """
+from ipymcp.protocol.client import Client
 from ipymcp.protocol.rpc import Peer
 peer = Peer()
-peer.sent(b'{"id": 1}')
+client = Client(peer)
+assert client._send(b'{"id": 1}', kind="request") == "request"
 assert peer.receive(memoryview(b"\\xff"), more=2) == b"\\xff"
 """
 
@@ -34,7 +40,8 @@ def product(tmp_path: Path) -> Path:
     package.mkdir(parents=True)
     (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
-    (package / "rpc.py").write_text(PEER)
+    (package / "rpc.py").write_text(RPC)
+    (package / "client.py").write_text(CLIENT)
     return tmp_path / "product"
 
 
@@ -49,8 +56,8 @@ def run(script: str, product: Path, log: Path) -> list[dict[str, object]]:
     return entries
 
 
-SENT = {"session": "demo#1", "direction": "out", "frame": '{"id": 1}'}
-RECEIVED = {"session": "demo#1", "direction": "in", "base64": "/w=="}
+SENT = {"session": "demo#1 1", "direction": "out", "frame": '{"id": 1}'}
+RECEIVED = {"session": "demo#1 1", "direction": "in", "base64": "/w=="}
 
 
 def test_a_subprocess_records_both_directions(product: Path, tmp_path: Path) -> None:
@@ -63,29 +70,34 @@ def test_a_process_killed_the_moment_after_has_its_frames_recorded(product: Path
 
 
 def test_a_forked_child_writes_a_file_of_its_own(product: Path, tmp_path: Path) -> None:
-    forked = (
-        TALK + "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nelse: peer.sent(b'{\"id\": 1}'); os._exit(0)"
-    )
+    send = "client._send(b'{\"id\": 1}', 'request')"
+    forked = f"{TALK}import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nelse: {send}; os._exit(0)"
     entries = run(forked, product, tmp_path / "log")
     assert sorted(map(str, entries)) == sorted(map(str, [SENT, RECEIVED, SENT]))
     assert len(list((tmp_path / "log").glob("*.jsonl"))) == 2
 
 
+def test_sessions_of_one_tag_are_told_apart(product: Path, tmp_path: Path) -> None:
+    assert run(TALK + TALK.replace("peer =", "first = peer; peer ="), product, tmp_path / "log") == [
+        SENT, RECEIVED, {**SENT, "session": "demo#1 2"}, {**RECEIVED, "session": "demo#1 2"},
+    ]  # fmt: skip
+
+
 def test_of_a_huge_incoming_frame_only_the_size_is_kept(product: Path, tmp_path: Path) -> None:
     huge = f"from ipymcp.protocol.rpc import Peer\nPeer().receive(b'x' * {tap.KEPT + 1})"
-    assert run(huge, product, tmp_path / "log") == [{"session": "demo#1", "direction": "in", "size": tap.KEPT + 1}]
+    assert run(huge, product, tmp_path / "log") == [{"session": "demo#1 1", "direction": "in", "size": tap.KEPT + 1}]
 
 
 def test_installing_after_the_import_taps_too_and_uninstalling_restores(product: Path, tmp_path: Path) -> None:
     late = f"""
 import sys; sys.path.append({str(Path(tap.__file__).parents[2])!r})
 import ipymcp.protocol.rpc as rpc
-before = rpc.Peer.sent
+before = rpc.Peer.receive
 from tests.wire import tap
 uninstall = tap.install({str(tmp_path / "late")!r})
-assert rpc.Peer.sent is not before
+assert rpc.Peer.receive is not before
 uninstall()
-assert rpc.Peer.sent is before
+assert rpc.Peer.receive is before
 print("done")
 """
     done = subprocess.run(
@@ -96,5 +108,4 @@ print("done")
 
 @pytest.mark.parametrize("seam", tap.SEAMS, ids=lambda seam: f"{seam.owner}.{seam.method}")
 def test_every_seam_is_a_method_of_the_product(seam: tap.Seam) -> None:
-    module = pytest.importorskip(seam.module)
-    assert callable(getattr(getattr(importlib.import_module(module.__name__), seam.owner), seam.method))
+    assert callable(getattr(getattr(importlib.import_module(seam.module), seam.owner), seam.method))

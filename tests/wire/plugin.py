@@ -1,7 +1,7 @@
 """The pytest plugin: records every frame of the run, and fails the run where the specification was broken.
 
 Loaded by `pytest_plugins = ["tests.wire.plugin"]` in tests/conftest.py. What a test starts inherits the tap through
-`os.environ`; a fixture that gives a subprocess an environment of its own adds `tests.wire.environment(directory)`.
+`os.environ`; whoever gives a subprocess an environment of its own passes it through `tests.wire.tapped`.
 """
 
 from __future__ import annotations

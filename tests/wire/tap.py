@@ -3,7 +3,9 @@
 `SEAMS` names the methods that are wrapped, as soon as their module is imported. A frame is recorded before the wrapped
 method runs, so a request always stands before its answer. One file a process, one JSON object a line:
 
-    {"session": "demo#1", "direction": "out", "at": 12.5, "frame": "{\"jsonrpc\": …}"}
+    {"session": "demo#1 1", "direction": "out", "at": 12.5, "frame": "{\"jsonrpc\": …}"}
+
+The session is the peer's tag and its number in the process: hosts that follow each other use the same tags again.
 
 `base64` stands for `frame` where it is not UTF-8. Of an incoming frame over `KEPT` bytes only its `size` is recorded.
 """
@@ -15,10 +17,12 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import sys
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,17 +38,17 @@ KEPT = 8_000_000
 
 @dataclass(frozen=True)
 class Seam:
-    """A method all frames of one direction pass; its first argument is the frame, `self` has the session's tag."""
+    """A method all frames of one direction pass; its first argument is the frame, and `peer` finds the session."""
 
     module: str
     owner: str
     method: str
     direction: str
-    session: Callable[[Any], str] = lambda self: self.session_tag
+    peer: Callable[[Any], Any] = lambda self: self
 
 
 SEAMS = (
-    Seam("ipymcp.protocol.client", "Client", "_send", "out", lambda client: client._peer.session_tag),
+    Seam("ipymcp.protocol.client", "Client", "_send", "out", lambda client: client._peer),
     Seam("ipymcp.protocol.rpc", "Peer", "receive", "in"),
 )
 
@@ -57,8 +61,13 @@ class Recorder:
         self._started = time.time_ns()
         self._pid = -1
         self._file = -1
+        self._numbers = itertools.count(1)
+        self._sessions: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def record(self, session: str, direction: str, frame: bytes) -> None:
+    def record(self, peer: Any, direction: str, frame: bytes) -> None:
+        session = self._sessions.get(peer)
+        if session is None:
+            session = self._sessions.setdefault(peer, f"{peer.session_tag} {next(self._numbers)}")
         entry: dict[str, Any] = {"session": session, "direction": direction, "at": time.monotonic()}
         if direction == "in" and len(frame) > KEPT:
             entry["size"] = len(frame)
@@ -111,7 +120,7 @@ def _wrap(module: ModuleType, seam: Seam, recorder: Recorder) -> Callable[[], No
 
     @functools.wraps(original)
     def recorded(self: Any, frame: Any, *args: Any, **options: Any) -> Any:
-        recorder.record(seam.session(self), seam.direction, bytes(frame))
+        recorder.record(seam.peer(self), seam.direction, bytes(frame))
         return original(self, frame, *args, **options)
 
     setattr(owner, seam.method, recorded)

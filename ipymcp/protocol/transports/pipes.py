@@ -66,10 +66,18 @@ class Reader(Protocol):
 
 
 class LoopWriter:
-    """Writes to a non-blocking pipe (POSIX)."""
+    """Writes to a non-blocking pipe (POSIX).
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    Args:
+        loop: Where what does not fit at once is written.
+        fd: The pipe's.
+        on_broken: Called on the loop when nobody reads any more; what is sent from then on is dropped.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> None:
         os.set_blocking(fd, False)
+        self._on_broken = on_broken
+        self._is_broken = False
         self._loop = loop
         self._fd: int | None = fd
         self._pid = os.getpid()
@@ -89,14 +97,18 @@ class LoopWriter:
         with self._lock:
             if self._fd is None:
                 raise ConnectionLost("the connection is closed")
+            if self._is_broken:
+                return
             if not self._queue and len(frame) < _PIPE_BUF:
                 try:
                     os.write(self._fd, frame + b"\n")
                     return
                 except BlockingIOError:
                     pass
-                except OSError as error:
-                    raise ConnectionLost(f"the server does not read any more ({error.strerror})") from error
+                except OSError:
+                    self._is_broken = True
+                    self._loop.call_soon_threadsafe(self._on_broken)
+                    return
             parts = (frame + b"\n",) if len(frame) < _LARGE_FRAME else (frame, b"\n")
             self._queue.extend(parts)
             self._queued += len(frame) + 1
@@ -141,9 +153,10 @@ class LoopWriter:
             except BlockingIOError:
                 return
             except OSError:
-                # Nobody reads any more. The reading side will say so; until then senders fail one by one.
+                self._is_broken = True
                 self._queue.clear()
                 self._queued = 0
+                self._loop.call_soon(self._on_broken)
             self._loop.remove_writer(self._fd)
 
 
@@ -200,10 +213,14 @@ class LoopReader:
 
 
 class ThreadWriter:
-    """Writes to a pipe from a thread of its own (Windows)."""
+    """Writes to a pipe from a thread of its own (Windows). Arguments as `LoopWriter`."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd: int | None = fd
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_broken = on_broken
+        self._is_broken = False
+        self._fd = fd
+        self._closed = False
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._changed = threading.Condition()
@@ -217,8 +234,10 @@ class ThreadWriter:
     def send(self, frame: bytes) -> None:
         """Write one frame and a newline, from any thread, without waiting."""
         with self._changed:
-            if self._fd is None:
+            if self._closed:
                 raise ConnectionLost("the connection is closed")
+            if self._is_broken:
+                return
             self._queue.append(frame + b"\n")
             self._queued += len(frame) + 1
             self._changed.notify()
@@ -227,29 +246,37 @@ class ThreadWriter:
         """There is no fork where this class is used."""
 
     def close(self) -> None:
-        """Close the pipe; what is queued is dropped."""
+        """Let the thread close the pipe, once it does not write; what is queued is dropped."""
         with self._changed:
+            self._closed = True
             self._queue.clear()
             self._queued = 0
-            fd, self._fd = self._fd, None
             self._changed.notify()
-        if fd is not None:
-            os.close(fd)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._fd is None)
-                if self._fd is None:
-                    return
-                fd, frame = self._fd, memoryview(self._queue.popleft())
+        while (frame := self._next_frame()) is not None:
+            left = memoryview(frame)
             try:
-                while frame:
-                    frame = frame[os.write(fd, frame) :]
+                while left:
+                    left = left[os.write(self._fd, left) :]
             except OSError:
-                return
+                self._break()
             with self._changed:
-                self._queued = sum(map(len, self._queue))
+                self._queued = max(0, self._queued - len(frame))
+        os.close(self._fd)
+
+    def _break(self) -> None:
+        with self._changed:
+            self._is_broken = True
+            self._queue.clear()
+            self._queued = 0
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(self._on_broken)
+
+    def _next_frame(self) -> bytes | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed)
+            return None if self._closed else self._queue.popleft()
 
 
 class ThreadReader:
@@ -290,9 +317,10 @@ class ThreadReader:
             self._on_chunk(chunk)
 
 
-def make_writer(loop: asyncio.AbstractEventLoop, fd: int) -> Writer:
+def make_writer(loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> Writer:
     """The writer this platform needs."""
-    return ThreadWriter(fd) if sys.platform == "win32" else LoopWriter(loop, fd)
+    kind = ThreadWriter if sys.platform == "win32" else LoopWriter
+    return kind(loop, fd, on_broken)
 
 
 def make_reader(loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> Reader:

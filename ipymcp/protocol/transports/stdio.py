@@ -11,7 +11,7 @@ import signal
 from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.errors import ConnectionLost, ResultTooLarge
-from ipymcp.protocol.rpc import find_id
+from ipymcp.protocol.rpc import excerpt, find_id
 from ipymcp.protocol.transports.lines import LineSplitter, Oversized
 from ipymcp.protocol.transports.pipes import make_reader, make_writer
 from ipymcp.protocol.transports.process import SIGKILL, Grace, Launch, ServerProcess, end_descendants, outsiders
@@ -55,7 +55,7 @@ class StdioTransport:
 
     uses_headers = False
 
-    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
+    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace) -> None:
         self._launch = launch
         self._watch = watch
         self._grace = grace
@@ -68,6 +68,7 @@ class StdioTransport:
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._input_broken = asyncio.Event()
         self._output_ended = asyncio.Event()
         self._stderr_ended = asyncio.Event()
         self._oversized_known = False
@@ -99,7 +100,7 @@ class StdioTransport:
             raise
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
-        self._writer = make_writer(loop, stdin)
+        self._writer = make_writer(loop, stdin, self._input_broken.set)
         self._readers = [make_reader(loop, stdout, self._on_output), make_reader(loop, stderr, self._on_stderr)]
         self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
 
@@ -151,7 +152,8 @@ class StdioTransport:
     async def _supervise(self, process: ServerProcess) -> None:
         """From the start to the end of the process, whoever brings that about."""
         ended = process.watch(asyncio.get_running_loop())
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._closing, self._output_ended)]
+        events = (self._closing, self._output_ended, self._input_broken)
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
         await asyncio.wait({ended, *waits}, return_when=asyncio.FIRST_COMPLETED)
         if self._closing.is_set():
             await self._end(process, ended)
@@ -159,7 +161,9 @@ class StdioTransport:
             await self._hear_last_words(ended)
             exit_code = process.reap() if ended.done() else None
             if self._receiver is not None and not self._closing.is_set():
-                self._receiver.lost(_epitaph(exit_code, ended.done()))
+                self._receiver.lost(
+                    _epitaph(exit_code, ended.done(), "output" if self._output_ended.is_set() else "input")
+                )
             await self._end(process, ended)
         for wait in waits:
             wait.cancel()
@@ -184,9 +188,7 @@ class StdioTransport:
 
     def _on_output(self, chunk: bytes) -> None:
         if not chunk:
-            rest = self._lines.finish()
-            if rest and self._receiver is not None:
-                self._receiver.message(rest)
+            self._on_last_line(self._lines.finish())
             self._output_ended.set()
             return
         assert self._receiver is not None
@@ -195,6 +197,14 @@ class StdioTransport:
                 self._on_oversized(line, self._receiver)
             else:
                 self._receiver.message(line)
+
+    def _on_last_line(self, line: bytes) -> None:
+        """What has no line end is whole or was cut off by the server's death, which is then the call's error."""
+        if line and self._receiver is not None:
+            if line.rstrip().endswith((b"}", b"]")):
+                self._receiver.message(line)
+            else:
+                self._receiver.noise(f"its output ends within a line: {excerpt(line)}")
 
     def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
         """Fail the call this was the answer to as soon as its id is seen; the rest is discarded unread."""
@@ -226,9 +236,9 @@ class StdioTransport:
             self._stderr_ended.set()
 
 
-def _epitaph(exit_code: int | None, ended: bool) -> str:
+def _epitaph(exit_code: int | None, ended: bool, closed: str) -> str:
     if not ended:
-        return "the server closed its output"
+        return f"the server closed its {closed}"
     if exit_code is None or exit_code >= 0:
         return f"the server exited with code {exit_code}"
     try:

@@ -1,0 +1,83 @@
+"""What the documents show is run: Python blocks as cells or scripts, the README's transcript against real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.environments import ROOT
+from tests.kernels import Kernel
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)|src=\"([^\"]+)\"")
+_DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(document: str, language: str) -> list[str]:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return [body for found, body in _BLOCK.findall(text) if found == language]
+
+
+def is_script(block: str) -> bool:
+    return "import ipymcp\n" in block
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/reference.md"])
+def test_every_python_block_runs_in_a_kernel_in_the_order_it_is_read(document: str, kernel: Kernel) -> None:
+    cells = [block for block in blocks(document, "python") if not is_script(block)]
+    assert len(cells) >= 5
+
+    failures = [(cell, outcome.error) for cell in cells if (outcome := kernel.run(cell)).status != "ok"]
+
+    assert failures == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/reference.md"])
+def test_every_script_runs_without_ipython(document: str, tmp_path: Path) -> None:
+    scripts = [block for block in blocks(document, "python") if is_script(block)]
+    assert scripts
+
+    for script in scripts:
+        check = f"{script}\nimport sys\nassert 'IPython' not in sys.modules, 'IPython was imported'"
+        done = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_transcript_of_the_readme_runs_against_the_servers_it_names(
+    kernel: Kernel, server_command: Callable[..., list[str]]
+) -> None:
+    transcript = blocks("README.md", "")[0]
+    for typed, name in (
+        ("npx -y @modelcontextprotocol/server-everything", "everything"),
+        ("uvx mcp-server-time", "time"),
+    ):
+        assert typed in transcript
+        transcript = transcript.replace(typed, shlex.join(server_command(name)))
+    clock, *arguments = server_command("time")
+    file = json.dumps({"mcpServers": {"clock": {"command": clock, "args": arguments}}})
+    assert kernel.run(f"import pathlib; pathlib.Path('mcp.json').write_text({file!r})").status == "ok"
+
+    failures = [
+        (line, outcome.error) for line in transcript.splitlines() if (outcome := kernel.run(line)).status != "ok"
+    ]
+
+    assert failures == []
+    assert kernel.run("[mcp.everything.get_sum(2, 40) == r, r.text]").text == "[True, 'The sum of 2 and 40 is 42.']"
+    assert kernel.run("list(mcp)").text == "['demo', 'everything', 'time', 'clock']"
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS)
+def test_every_link_into_the_repository_leads_somewhere(document: str) -> None:
+    text = _BLOCK.sub("", (ROOT / document).read_text(encoding="utf-8"))
+    targets = [first or second for first, second in _LINK.findall(text)]
+
+    missing = [target for target in targets if not (ROOT / document).parent.joinpath(target).exists()]
+
+    assert missing == []
