@@ -98,7 +98,6 @@ class Services:
     timing: Timing
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
-    closing: bool = False
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
@@ -270,7 +269,7 @@ class ServerSession:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
                 retry = self.definition.restart
-            if not retry or failures >= len(timing.retries) or self._services.closing:
+            if not retry or failures >= len(timing.retries):
                 self.error = failure
                 self.log.add("host", "error", failure.message)
                 self._move(State.ERROR, failure.message)

@@ -69,6 +69,8 @@ def json_url() -> Iterator[str]:
 
 
 class NoWatch:
+    def starting(self) -> None: ...
+
     def started(self, process: ServerProcess) -> None: ...
     def ended(self, process: ServerProcess) -> None: ...
 
@@ -147,7 +149,9 @@ async def connected(transport: Transport, era: EraChoice) -> AsyncIterator[Conne
 
 
 def stdio() -> StdioTransport:
-    return StdioTransport(Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace())
+    return StdioTransport(
+        Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace()
+    )
 
 
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]
