@@ -211,7 +211,7 @@ class ServerSession:
             error.stderr = self.log.last_words(since=self._log_start)
             transport = self._link.transport if self._link else None
             error.exit_code = error.exit_code if error.exit_code is not None else (transport and transport.exit_code)
-            if error.stderr:
+            if error.stderr and not isinstance(error, ProtocolError):
                 error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
             if error.hint is None:
                 variable = forgotten_variable(self.definition, error.stderr)
