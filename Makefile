@@ -14,6 +14,7 @@ help:  ## show this
 
 demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
 	@$(BIN)/python examples/run.py examples/quickstart.ipynb $(ARGS)
+	@echo; echo "That was examples/quickstart.ipynb. To have it in your own Jupyter: pip install . in its environment."
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
 	$(BIN)/python -m pytest $(ARGS)

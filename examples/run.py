@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,13 @@ def show_source(cell: nbformat.NotebookNode) -> None:
         first, *rest = cell.source.splitlines() or [""]
         print("\n".join([f"\n>>> {first}", *(f"... {line}".rstrip() for line in rest)]), flush=True)
     else:
-        print(f"\n{cell.source}", flush=True)
+        print(f"\n{wrapped(cell.source)}", flush=True)
+
+
+def wrapped(prose: str) -> str:
+    """Fold long paragraphs to the terminal's width."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in prose.splitlines())
 
 
 def show_outputs(cell: nbformat.NotebookNode) -> None:

@@ -2,8 +2,8 @@
 
     python docs/images/take.py examples/quickstart.ipynb docs/images/quickstart.png --cells 1,3,6,8,10,16,22
 
-Needs, in the interpreter that runs it: ipymcp, pandas, `pip install jupyterlab nbclient playwright`; and Chromium on the PATH
-(Debian: apt-get install chromium; or name it with --browser). Nothing of the user's own Jupyter is read or written.
+Needs ipymcp, pandas, jupyterlab, nbclient and playwright (pip install) in the interpreter that runs it, and Chromium
+(Debian: apt-get install chromium), on the PATH or named with --browser. Nothing of the user's own Jupyter is touched.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
     disabled: bool = False
-    read_only: bool = False
+    log_lines: int = 1000
+    """How many of its log lines are kept."""
     origin: str = "cell"
     """Where it was defined: `cell`, `script`, or a file's path."""
     base: str | None = None

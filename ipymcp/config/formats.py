@@ -71,6 +71,10 @@ def servers(table: Mapping[str, Any], *, origin: str, base: str | None, path: st
 
 def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> ServerDefinition:
     entry.refuse_variables()
+    if entry.flag("read_only", default=False):  # who writes it counts on it
+        raise entry.error(
+            "this version does not enforce it", key="read_only", hint="leave it out, or %mcp disable tools"
+        )
     command = entry.text("command", hint=_PROGRAM)
     url = entry.text("url", hint="write the server's address, such as https://host/mcp")
     timeout = entry.seconds("timeout", 30.0)
@@ -91,7 +95,7 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         inherit_env=_inherit_env(entry),
         max_result_bytes=entry.size("max_result_bytes", 64_000_000),
         disabled=entry.flag("disabled", default=False),
-        read_only=entry.flag("read_only", default=False),
+        log_lines=entry.size("log_lines", 1000, of="lines"),
         origin=origin,
         base=base,
         extra=entry.rest(),

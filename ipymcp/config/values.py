@@ -115,14 +115,14 @@ class Entry:
             raise self.expected(key, "a number of seconds greater than 0", value, hint=hint)
         return float(value)
 
-    def size(self, key: str, default: int) -> int:
-        """A number of bytes greater than 0."""
+    def size(self, key: str, default: int, *, of: str = "bytes") -> int:
+        """A whole number greater than 0, of bytes unless said otherwise."""
         value = self.get(key)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            hint = f'write the bytes as a whole number, such as "{key}": {default}'
-            raise self.expected(key, "a number of bytes greater than 0", value, hint=hint)
+            hint = f'write the {of} as a whole number, such as "{key}": {default}'
+            raise self.expected(key, f"a number of {of} greater than 0", value, hint=hint)
         return value
 
     def flag(self, key: str, default: bool) -> bool:

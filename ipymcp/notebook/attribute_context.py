@@ -19,6 +19,8 @@ class Step:
 
     name: str
     item: bool = False
+    called: bool = False
+    """Whether it is called: `.name(…)`. Only the last step before an attribute can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class _Python:
         dot = self._skip_blanks(match.start()) - 1
         if dot < 0 or self.text[dot] != ".":
             return None
-        path = self._path(dot)
+        path = self._path(dot, may_call=True)
         return None if path is None else self._found("attribute", path, match.group())
 
     def _key(self) -> AttributeContext | None:
@@ -182,7 +184,7 @@ class _Python:
                 start = closed
         return "".join(parts) + self.text[start:end]
 
-    def _path(self, end: int) -> tuple[Step, ...] | None:
+    def _path(self, end: int, *, may_call: bool = False) -> tuple[Step, ...] | None:
         """The steps of the expression that ends here, read backwards to the namespace; None where it is not ours."""
         steps: list[Step] = []
         while end > 0:
@@ -201,12 +203,13 @@ class _Python:
                 end = self._skip_blanks(self.pairs.get(end - 1, 0))
             start = self._word_start(end)
             name, before = self.text[start:end], self._skip_blanks(start)
-            if not name.isidentifier() or (is_call and name != "options"):
+            is_options = is_call and name == "options"
+            if not name.isidentifier() or (is_call and not is_options and (steps or not may_call)):
                 return None
             if not self.text.endswith(".", 0, before):
                 return tuple(reversed(steps)) if name == self.namespace and not is_call else None
-            if not is_call:
-                steps.append(Step(name))
+            if not is_options:
+                steps.append(Step(name, called=is_call))
             end = before - 1
         return None
 

@@ -113,7 +113,8 @@ class LoadDisplay:
         self._details: dict[str, str] = {}
         self._line = None if quiet or not _is_main_thread() else Line(ip)
         self._in_place = hasattr(ip, "kernel")
-        self._started = time.monotonic()
+        self._shown: tuple[str, str] | None = None
+        self._raised: str | None = None
 
     def update(self, event: Event) -> None:
         """Something happened to a server."""
@@ -122,8 +123,13 @@ class LoadDisplay:
             if self._in_place:
                 self._draw()
 
-    def finish(self) -> None:
-        """Draw it for the last time."""
+    def finish(self, raised: str | None = None) -> None:
+        """Draw it for the last time.
+
+        Args:
+            raised: The server whose failure is raised next, and need not be told twice.
+        """
+        self._raised = raised
         self._draw()
         if self._line is not None:
             self._line.end()
@@ -138,7 +144,9 @@ class LoadDisplay:
             f'<div><span style="color:{colour}">{mark}</span> <b>{escaped(name)}</b> {escaped(text)}</div>'
             for mark, colour, name, text in rows
         )
-        self._line.show(plain, html)
+        if (plain, html) != self._shown:
+            self._shown = plain, html
+            self._line.show(plain, html)
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
         state = session.state.value
@@ -146,7 +154,8 @@ class LoadDisplay:
             count = len(session.catalog.tools)
             return "✓", "#2a8a4a", session.name, f"ready, {count} tool{'' if count == 1 else 's'}"
         if session.error is not None:
-            return "✗", "#c0392b", session.name, session.error.message
+            message = "did not start" if session.name == self._raised else session.error.message
+            return "✗", "#c0392b", session.name, message
         detail = self._details.get(session.name)
         return "…", "#888888", session.name, f"{state}: {detail}" if detail else state
 

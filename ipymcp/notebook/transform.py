@@ -4,6 +4,8 @@ IPython takes any line that ends in `?` for a question about its last word, befo
 `%mcp tools fs.*?` would print nothing and `%mcp call s.t q=what?` would describe `what`. With this transformer every
 `%mcp …` and `x = %mcp …` line reaches the magic whole. `%mcp?` alone, with no blank after the name, stays IPython's.
 `%%mcp …?` needs nothing: IPython cuts cell magics off before it looks for help.
+
+A line that ends in `;` shows no result: the call ends in it too, which is where IPython looks for it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from IPython.core.inputtransformer2 import (
     assemble_continued_line,  # pyright: ignore[reportUnknownVariableType]
     find_end_of_continued_line,  # pyright: ignore[reportUnknownVariableType]
 )
+
+from ipymcp.notebook.magics.line import is_silent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +59,8 @@ class McpLine(TokenTransformBase):
         last = find_end_of_continued_line(lines, first)
         line = assemble_continued_line(lines, (first, column), last)
         arguments = line[len("%mcp") :].lstrip(" \t")
-        call = f"{lines[first][:column]}get_ipython().run_line_magic('mcp', {arguments!r})\n"
+        end = ";\n" if is_silent(arguments) else "\n"
+        call = f"{lines[first][:column]}get_ipython().run_line_magic('mcp', {arguments!r}){end}"
         return [*lines[:first], call, *lines[last + 1 :]]
 
 

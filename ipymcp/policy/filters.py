@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ipymcp.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["Filters", "matches", "select"]
+    from ipymcp.runtime.catalog import ToolEntry
 
-T = TypeVar("T")
+__all__ = ["Filters", "is_named", "selects"]
 
 
-def matches(patterns: Sequence[str], name: str) -> bool:
-    """Whether patterns select `server.tool`. The last that matches decides; with only `!` patterns the rest is in.
+def is_named(entry: ToolEntry, pattern: str) -> bool:
+    """Whether a glob over `server.tool` means this tool, by its own name or by what a user types for it."""
+    return fnmatchcase(f"{entry.server}.{entry.name}", pattern) or fnmatchcase(f"{entry.server}.{entry.alias}", pattern)
+
+
+def selects(patterns: Sequence[str], entry: ToolEntry) -> bool:
+    """Whether patterns select a tool. The last that matches decides; with only `!` patterns the rest is in.
 
     A pattern without a dot means a server: `fs` is `fs.*`.
     """
-    selected = bool(patterns) and all(pattern.startswith("!") for pattern in patterns)
+    selected = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         positive = pattern.removeprefix("!")
-        if fnmatchcase(name, positive if "." in positive else f"{positive}.*"):
+        if is_named(entry, positive if "." in positive else f"{positive}.*"):
             selected = positive == pattern
     return selected
-
-
-def select(patterns: Sequence[str], items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """The items whose `server.tool` name the patterns select; all of them for no patterns."""
-    return [item for item in items if not patterns or matches(patterns, name(item))]
 
 
 class Filters:
@@ -49,25 +49,28 @@ class Filters:
         kept = tuple(rule for rule in self._rules if rule[0] != pattern)
         self._rules = (*kept, (pattern, allowed))
 
-    def forbidding(self, server: str, tool: str) -> str | None:
+    def forbidding(self, entry: ToolEntry) -> str | None:
         """The pattern that switches this tool off, if one does."""
         if not self._rules:
             return None
-        name = f"{server}.{tool}"
         found = None
         for pattern, allowed in self._rules:
-            if fnmatchcase(name, pattern):
+            if is_named(entry, pattern):
                 found = None if allowed else pattern
         return found
 
-    def check(self, server: str, tool: str) -> None:
+    def check(self, entry: ToolEntry) -> None:
         """Let an enabled tool pass.
 
         Raises:
             PolicyError: It is switched off; the message names the pattern.
         """
-        pattern = self.forbidding(server, tool)
+        pattern = self.forbidding(entry)
         if pattern is not None:
+            by = "" if pattern == f"{entry.server}.{entry.name}" else f" by {pattern!r}"
             raise PolicyError(
-                f"is disabled by {pattern!r}", server=server, tool=tool, hint=f"%mcp enable {server}.{tool}"
+                f"is disabled{by}",
+                server=entry.server,
+                tool=entry.name,
+                hint=f"%mcp enable {entry.server}.{entry.name}",
             )

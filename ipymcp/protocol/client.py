@@ -32,6 +32,8 @@ EraChoice = Literal["auto", "legacy", "modern"]
 PROBE_SILENCE = 2.0
 """Seconds an unanswered `server/discover` waits for company: then `initialize` is sent as well."""
 MAX_PAGES = 1000
+_LOG_LEVEL = "info"
+"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
 UNSUPPORTED_VERSION = -32022
 METHOD_NOT_FOUND = -32601
 _MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
@@ -280,8 +282,7 @@ class Client:
         """
         identifier = self._peer.open(slot, "tools/call")
         body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), arguments)
-        log_level = "info" if "logging" in self.capabilities else None
-        params = self.era.params(body, progress_token=identifier, log_level=log_level)
+        params = self.era.params(body, progress_token=identifier, log_level=_LOG_LEVEL)
         try:
             self._send_request(identifier, "tools/call", params, name)
         except BaseException:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
@@ -74,6 +75,8 @@ class Peer:
         self._handler = handler
         self._slots: dict[int | str | float, Slot] = {}
         self._next_id = itertools.count(1).__next__
+        self._given_up: deque[int | str | float] = deque(maxlen=256)
+        """The last requests nobody waits for any more: a late answer to one of them is nothing to speak of."""
 
     def __len__(self) -> int:
         """How many requests are in flight."""
@@ -88,7 +91,10 @@ class Peer:
 
     def take(self, slot: Slot) -> bool:
         """Give the request up. True if it was still in flight: its outcome is the caller's to set."""
-        return self._slots.pop(slot.id, None) is not None
+        if self._slots.pop(slot.id, None) is None:
+            return False
+        self._given_up.append(slot.id)
+        return True
 
     def fail(self, identifier: int | str | float, error: McpError) -> bool:
         """Settle one request with an error. False if it is not in flight."""
@@ -146,6 +152,8 @@ class Peer:
             slot.settle(result=result)
         elif slot is not None:
             slot.settle(error=CallError("the server's answer holds neither a result nor an error", hint=_ITS_FAULT))
+        elif identifier in self._given_up:
+            self._given_up.remove(identifier)
         elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
             self._handler.on_noise(f"an answer to no request in flight (id {message.id!r}): {what}")

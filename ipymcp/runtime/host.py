@@ -19,7 +19,7 @@ from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
-from ipymcp.runtime.reaper import Reaper, end_all_now
+from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession, Services, State, Timing
 from ipymcp.version import __version__
 
@@ -73,11 +73,13 @@ class Host:
     async def load(self, definitions: Iterable[ServerDefinition], *, wait: bool = True) -> list[ServerSession]:
         """Have these servers, started. A second identical load is a no-op; a changed one restarts.
 
+        Whoever stops waiting leaves them starting.
+
         Args:
             definitions: What to run.
             wait: Until each is ready or has failed.
         """
-        sessions = await asyncio.gather(*map(self._have, definitions))
+        sessions = await asyncio.shield(self.loop.spawn(self._have_all(definitions), "ipymcp-load"))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
         return sessions
@@ -106,6 +108,9 @@ class Host:
         sessions = await self.stop(names)
         gone = {session.name for session in sessions}
         self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
+
+    async def _have_all(self, definitions: Iterable[ServerDefinition]) -> list[ServerSession]:
+        return await asyncio.gather(*map(self._have, definitions))
 
     async def _have(self, definition: ServerDefinition) -> ServerSession:
         old = self.sessions.get(definition.name)
@@ -243,10 +248,8 @@ class Host:
         """At the interpreter's exit: no process of ours is left, and it takes two seconds at most."""
         if not self.loop.is_running:
             return
-        self._services.closing = True
-        for session in self.sessions.values():
-            session.close_input()
-        end_all_now(self._reaper.processes)
+        self.loop.freeze()
+        self._reaper.end_all([session.close_input for session in self.sessions.values()])
 
     def close_in_fork(self) -> None:
         """In a forked child: the servers are the parent's. Let go of their pipes."""
@@ -270,7 +273,6 @@ def _end_with_process(host: Host) -> None:
             alive.close_in_fork()
 
     atexit.register(at_exit)
-    forget = weakref.finalize(host, atexit.unregister, at_exit)
-    forget.atexit = False  # or it would take the other out before its turn
+    weakref.finalize(host, atexit.unregister, at_exit).atexit = False  # it would run first, and unregister us
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogLine", "RollingLog"]
 
-MAX_LINES = 1000
 MAX_LINE = 1000
 
 logging.getLogger("ipymcp").addHandler(logging.NullHandler())
@@ -46,10 +45,11 @@ class RollingLog:
 
     Args:
         server: The server's name.
+        lines: How many to keep.
     """
 
-    def __init__(self, server: str) -> None:
-        self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
+    def __init__(self, server: str, lines: int) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=lines)
         self._logger = logging.getLogger(f"ipymcp.server.{server}")
         self.total = 0
         """Lines ever logged, those rolled off included."""

@@ -31,7 +31,7 @@ _MODEL_NAME_LENGTH = 64
 def identifier(name: str) -> str:
     """The Python identifier nearest to a name."""
     text = _NO_IDENTIFIER.sub("_", name) or "_"
-    if text[0].isdigit() or text.startswith("__"):
+    if text[0].isdigit() or text[0] == "_":  # what begins with _ are our own attributes, and Python's
         text = f"n{text}" if text[0].isdigit() else f"n_{text.lstrip('_')}"
     return f"{text}_" if keyword.iskeyword(text) else text
 

@@ -98,7 +98,6 @@ class Services:
     timing: Timing
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
-    closing: bool = False
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
@@ -123,7 +122,7 @@ class ServerSession:
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
-        self.log = RollingLog(definition.name)
+        self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while the server is ready."""
         self.error: McpError | None = None
@@ -170,7 +169,10 @@ class ServerSession:
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
 
     async def stop(self, state: State = State.STOPPED) -> None:
-        """End it and wait until it has ended. Who starts it meanwhile has the last word."""
+        """End it and wait for that; it ends whoever stops waiting. Who starts it meanwhile has the last word."""
+        await asyncio.shield(self._services.loop.spawn(self._stop(state), f"ipymcp-stop-{self.name}"))
+
+    async def _stop(self, state: State) -> None:
         owner, link = self._owner, self._link
         if owner is not None and not owner.done():
             owner.cancel()
@@ -220,7 +222,7 @@ class ServerSession:
             error.stderr = self.log.last_words(since=self._log_start)
             transport = self._link.transport if self._link else None
             error.exit_code = error.exit_code if error.exit_code is not None else (transport and transport.exit_code)
-            if error.stderr:
+            if error.stderr and not isinstance(error, ProtocolError):
                 error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
             if error.hint is None:
                 variable = forgotten_variable(self.definition, error.stderr)
@@ -277,7 +279,7 @@ class ServerSession:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
                 retry = self.definition.restart
-            if not retry or failures >= len(timing.retries) or self._services.closing:
+            if not retry or failures >= len(timing.retries):
                 self.error = failure
                 self.log.add("host", "error", failure.message)
                 self._move(State.ERROR, failure.message)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools import markdown, sanitize
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
-from ipymcp.tools.tables import cell_text, html_table
+from ipymcp.tools.tables import cell_text, html_table, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ _SHORT = (10, 1_000)
 """Lines and characters of a repr."""
 _LONG = (200, 20_000)
 """Lines and characters of text in a cell."""
+_SHORT_LINE = 80
 _LONGEST_MARKDOWN = 50_000
 _LARGEST_JSON = 200_000
 _LARGEST_MEDIA = 10_000_000
@@ -56,13 +57,20 @@ def short(result: ToolResult) -> str:
 
 def _plain(result: ToolResult, lines: int, characters: int) -> str:
     head = f"ToolResult {result.server}.{result.tool}{' (error)' if result.is_error else ''}:"
-    body = (
-        _head_of_json(result.data, lines, characters)
-        if _is_collection(result)
-        else _cut(result.text, lines, characters)
-    )
+    body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
     body = "\n".join([body, *(f"warning: {sanitize.visible(warning)}" for warning in result.warnings)])
     return sanitize.visible(head) + ("\n" if "\n" in body else " ") + body
+
+
+def _plain_data(result: ToolResult, lines: int, characters: int) -> str:
+    """Records as an aligned table, other data as JSON: in one line where it fits."""
+    listed = _records(result, min(lines, _ROWS))
+    if listed is None:
+        return _json_in_a_line(result.data) or _head_of_json(result.data, lines, characters)
+    table = text_table(listed.names, listed.rows)
+    more = [f"… {listed.more_rows:,} more rows"] if listed.more_rows else []
+    more += [f"… {listed.more_columns:,} more columns"] if listed.more_columns else []
+    return "\n".join([*table, *more, *([listed.beside] if listed.beside else [])])
 
 
 def _is_collection(result: ToolResult) -> bool:
@@ -79,6 +87,16 @@ def _cut(text: str, lines: int, characters: int) -> str:
     head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
     more = len(text) - len(head)
     return sanitize.visible(head) + (f"\n… {more:,} more characters" if more else "")
+
+
+def _json_in_a_line(data: Any) -> str:
+    """The data as JSON if that is one short line; else nothing."""
+    line = ""
+    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(data):
+        line += piece
+        if len(line) > _SHORT_LINE:
+            return ""
+    return sanitize.visible(line)
 
 
 def _head_of_json(data: Any, lines: int, characters: int) -> str:
@@ -116,18 +134,38 @@ def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
     return {"application/json": data}
 
 
-def _table(result: ToolResult) -> dict[str, str]:
+class _Records(NamedTuple):
+    """The beginning of a list of records, as cells."""
+
+    names: list[str]
+    rows: list[list[str]]
+    more_rows: int
+    more_columns: int
+    beside: str
+    """What stands beside the list in a dict, in one line."""
+
+
+def _records(result: ToolResult, most_rows: int) -> _Records | None:
     records = find_records(result.data)
     if records is None:
-        return {}
-    head = records[:_ROWS]
+        return None
+    head = records[:most_rows]
     names = list(dict.fromkeys(name for record in head for name in record))
     if not names:
+        return None
+    shown = names[:_COLUMNS]
+    rows = [[_cell(record.get(name)) for name in shown] for record in head]
+    return _Records(shown, rows, len(records) - len(head), max(0, len(names) - _COLUMNS), _others(result.data, records))
+
+
+def _table(result: ToolResult) -> dict[str, str]:
+    listed = _records(result, _ROWS)
+    if listed is None:
         return {}
-    shown, more = names[:_COLUMNS], max(0, len(names) - _COLUMNS)
-    rows = [[_cell(record.get(name)) for name in shown] + ([""] if more else []) for record in head]
-    html = html_table(shown, rows, more_rows=len(records) - len(head), more_columns=more)
-    return {"text/html": _wrap(html + _others(result.data, records) + _warnings(result))}
+    rows = [[*row, ""] for row in listed.rows] if listed.more_columns else listed.rows
+    html = html_table(listed.names, rows, more_rows=listed.more_rows, more_columns=listed.more_columns)
+    beside = f"<div>{sanitize.text(listed.beside)}</div>" if listed.beside else ""
+    return {"text/html": _wrap(html + beside + _warnings(result))}
 
 
 def _cell(value: object) -> str:
@@ -150,7 +188,7 @@ def _others(data: Any, records: list[dict[str, Any]]) -> str:
     if not is_object(data):
         return ""
     pairs = [f"{name}: {_cell(value)}" for name, value in data.items() if value is not records]
-    return f"<div>{sanitize.text(' · '.join(pairs[:_COLUMNS]))}</div>" if pairs else ""
+    return sanitize.visible(" · ".join(pairs[:_COLUMNS]))
 
 
 def _error(result: ToolResult) -> dict[str, Any]:

@@ -207,7 +207,8 @@ class ToolSchema:
     def _too_many(self, count: int, binding: _Binding) -> ArgumentError:
         names = [slot.name for slot in binding.positional]
         taken = f"{len(names)} by position ({listing(names)})" if names else "none by position"
-        return self._refusal(f"{count} arguments given by position; it takes {taken}, others by name", None)
+        given = f"{count} {'argument' if count == 1 else 'arguments'} given by position"
+        return self._refusal(f"{given}; it takes {taken}{', others by name' if self.parameters else ''}", None)
 
     def _refusal(self, message: str, argument: str | None) -> ArgumentError:
         """An error whose hint is the signature, in short."""

@@ -10,11 +10,12 @@ from ipymcp.tools import sanitize
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Table", "cell_text", "html_table"]
+__all__ = ["Table", "cell_text", "html_table", "text_table"]
 
 _WIDTH = 100
 _MOST_ROWS = 200
 _LONGEST_CELL = 500
+_NARROWEST = 8
 # JupyterLab typesets $…$ in any HTML; these classes keep it away from a table of dollars.
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 _LEFT = "text-align:left;vertical-align:top"
@@ -63,9 +64,8 @@ class Table:
         return to_frame({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)}, "")
 
     def __repr__(self) -> str:
-        shown = [[cell_text(cell) for cell in row] for row in self.rows[:_MOST_ROWS]]
         lines = [sanitize.visible(self.title)] if self.title else []
-        lines += _aligned([cell_text(name) for name in self.columns], shown)
+        lines += text_table(self.columns, self.rows[:_MOST_ROWS])
         if len(self.rows) > _MOST_ROWS:
             lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more rows")
         if self.note:
@@ -80,6 +80,11 @@ class Table:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Aligned lines, the columns' names first; cut to fit a terminal."""
+    return _aligned([cell_text(name) for name in columns], [[cell_text(cell) for cell in row] for row in rows])
 
 
 def html_table(
@@ -109,10 +114,14 @@ def _html_cell(value: object) -> str:
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Header and rows with the columns in line, the widest cut until all fit the width."""
+    """Header and rows with the columns in line, the widest cut until all fit the width, if they can."""
     widths = [max(_width(cell) for cell in column) for column in zip(names, *rows, strict=True)]
-    while widths and sum(widths) + 2 * (len(widths) - 1) > _WIDTH and max(widths) > 8:
-        widths[widths.index(max(widths))] -= 1
+    while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
+        # The first column names the row, and people copy it: it is cut last.
+        narrowed = widths.index(max(widths[1:]), 1) if max(widths[1:], default=0) > _NARROWEST else 0
+        if widths[narrowed] <= _NARROWEST:
+            break
+        widths[narrowed] -= 1
     return [
         "  ".join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [names, *rows]
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.runtime.calls import CallOptions
+from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 
 if TYPE_CHECKING:
@@ -28,16 +29,18 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory"]
 
+_LONGEST_ABOUT = 100
+
 
 class ToolFactory:
     """Makes the tools of one host and keeps what is costly to make.
 
     Args:
         host: Where calls go.
-        check: Called with server and tool before each call; raises `PolicyError` where it must not be.
+        check: Called with a tool before each call; raises `PolicyError` where it must not be.
     """
 
-    def __init__(self, host: Host, check: Callable[[str, str], None]) -> None:
+    def __init__(self, host: Host, check: Callable[[ToolEntry], None]) -> None:
         self.host = host
         self.check = check
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
@@ -60,7 +63,7 @@ class ToolFactory:
 
     def async_tool(self, tool: Tool) -> AsyncTool:
         """The same tool, to be awaited."""
-        entry = tool.entry()
+        entry = tool._entry()
         return self._class_of(entry)[2](self, entry.server, entry.name, tool._options)
 
     def _class_of(self, entry: ToolEntry) -> tuple[ToolEntry, type[Tool], type[AsyncTool]]:
@@ -71,18 +74,18 @@ class ToolFactory:
             text = _describe(entry, schema)
             known = (
                 entry,
-                _specialised(Tool, entry.alias, schema.signature, text),
-                _specialised(AsyncTool, entry.alias, schema.signature, text),
+                _specialised(Tool, entry, schema.signature, text),
+                _specialised(AsyncTool, entry, schema.signature, text),
             )
             self._classes[key] = known
         return known
 
 
-class Tool:
+class Tool(Live):
     """A tool of an MCP server, called like a function.
 
     Required arguments are positional in the schema's order, optional ones by keyword. `.aio` is the same to be awaited,
-    `.submit` starts it and returns a `Call`, `.options` changes how it is called.
+    `.submit` starts it and returns a `Call`, `.options` changes how it is called, `.call` takes a ready mapping.
     """
 
     def __init__(self, factory: ToolFactory, server: str, name: str, options: CallOptions | None = None) -> None:
@@ -112,7 +115,7 @@ class Tool:
             on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
         """
         options = self._call_options(self._session()).changed(timeout, on_progress)
-        return self._factory.tool(self.entry(), options)
+        return self._factory.tool(self._entry(), options)
 
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it with a ready mapping of its exact argument names."""
@@ -131,38 +134,42 @@ class Tool:
     @property
     def description(self) -> str:
         """What the server says it does."""
-        return self.entry().definition.description or ""
+        return self._entry().definition.description or ""
 
     @property
     def input_schema(self) -> dict[str, Any]:
         """Its input schema, verbatim."""
-        return wire.loads(self.entry().definition.inputSchema)
+        return wire.loads(self._entry().definition.inputSchema)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
         """Its output schema, verbatim, if it has one."""
-        raw = self.entry().definition.outputSchema
+        raw = self._entry().definition.outputSchema
         return wire.loads(raw) if len(raw) else None
 
     @property
     def annotations(self) -> dict[str, Any]:
         """The server's hints, such as `readOnlyHint`; missing ones are unknown."""
-        raw = self.entry().definition.annotations
+        raw = self._entry().definition.annotations
         return wire.loads(raw) if len(raw) else {}
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return self._factory.schema(self.entry()).signature
+        return self._factory.schema(self._entry()).signature
 
     def __repr__(self) -> str:
         try:
-            entry = self.entry()
+            entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
-        line = f"{self._server}.{entry.alias}{self.__signature__.replace(return_annotation=inspect.Signature.empty)}"
-        return f"{line}\n    {entry.first_line}" if entry.first_line else line
+        from ipymcp.tools.complaints import shortened
+        from ipymcp.tools.sanitize import visible
 
-    def entry(self) -> ToolEntry:
+        signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
+        about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
+        return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
+
+    def _entry(self) -> ToolEntry:
         """What the catalog now has of it.
 
         Raises:
@@ -182,18 +189,18 @@ class Tool:
         session = self._session()
         if session.client is None:
             self._factory.host.settle(session)
-        entry = self.entry()
+        entry = self._entry()
         return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
 
     def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         session = self._session()
         if session.client is None:
             self._factory.host.settle(session)
-        entry = self.entry()
+        entry = self._entry()
         return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
 
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        self._factory.check(self._server, entry.name)
+        self._factory.check(entry)
         output_schema = entry.definition.outputSchema
 
         def convert(raw: Raw) -> ToolResult:
@@ -255,8 +262,12 @@ def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
     )
 
 
-def _specialised(base: type[Any], name: str, signature: inspect.Signature, text: str) -> type[Any]:
-    """A subclass whose call has this signature, which is what inspection and jedi read."""
+def _specialised(base: type[Any], entry: ToolEntry, signature: inspect.Signature, text: str) -> type[Any]:
+    """A subclass whose call has this signature, which is what inspection and jedi read.
+
+    Its module is the server's name, not ours: there is no file that `?` could show as its source. The call itself says
+    nothing: `?` would show the same text twice.
+    """
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     inherited = base.__call__
 
@@ -268,5 +279,8 @@ def _specialised(base: type[Any], name: str, signature: inspect.Signature, text:
 
     own: Any = acall if inspect.iscoroutinefunction(inherited) else call
     own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
-    own.__name__, own.__doc__ = "__call__", text
-    return type(name, (base,), {"__call__": own, "__doc__": text, "__module__": "ipymcp", "__signature__": signature})
+    own.__name__, own.__doc__ = "__call__", ""
+    module = f"mcp.{entry.server}"
+    return type(
+        entry.alias, (base,), {"__call__": own, "__doc__": text, "__module__": module, "__signature__": signature}
+    )

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.policy.filters import matches
+from ipymcp.errors import UnknownName
+from ipymcp.policy.filters import selects
 from ipymcp.runtime.names import model_name, nearest
+from ipymcp.tools.live import Live
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ipymcp.policy.filters import Filters
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
+    from ipymcp.tools.schema import Parameter
     from ipymcp.tools.tool import Tool, ToolFactory
 
-__all__ = ["Toolset"]
+__all__ = ["Toolset", "tool_table"]
 
 
-class Toolset:
+class Toolset(Live):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
     Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled tools are
@@ -72,27 +75,26 @@ class Toolset:
         """A tool of it by `server.tool`.
 
         Raises:
-            KeyError: It is not in the selection.
+            UnknownName: It is not in the selection; it is a KeyError too.
         """
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
-        hint = nearest(name, self.names)
-        raise KeyError(f"{name!r} is not in this selection{'; ' + hint if hint else ''}")
+        raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
 
     def _selects(self, entry: ToolEntry) -> bool:
-        name = f"{entry.server}.{entry.name}"
-        if self._filters.forbidding(entry.server, entry.name) is not None:
+        if self._filters.forbidding(entry) is not None:
             return False
-        typed = f"{entry.server}.{entry.alias}"
-        return all(matches(patterns, name) or matches(patterns, typed) for patterns in self._selections)
+        return all(selects(patterns, entry) for patterns in self._selections)
 
     @property
     def table(self) -> Table:
         """One row a tool."""
-        rows = [(f"{entry.server}.{entry.alias}", self._arguments(entry), entry.first_line) for entry in self.entries]
-        note = "" if rows else "no tools here" + (": %mcp load demo" if not self._host.sessions else "")
-        return Table(("tool", "arguments", "description"), rows, title="MCP tools", note=note)
+        sessions = self._host.sessions.values()
+        moving = [f"{session.name} is {session.state.value}" for session in sessions if session.state.is_moving]
+        entries = self.entries
+        empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
+        return tool_table(entries, self._factory, title="MCP tools", note=" · ".join(empty + moving))
 
     @property
     def df(self) -> Any:
@@ -105,6 +107,21 @@ class Toolset:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.table._repr_mimebundle_(include, exclude)
 
-    def _arguments(self, entry: ToolEntry) -> str:
-        parameters = self._factory.schema(entry).parameters
-        return ", ".join(parameter.alias if parameter.required else f"[{parameter.alias}]" for parameter in parameters)
+
+def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:
+    """Tools for people to look at. Where a user types another name than the tool's own, a column has its own."""
+    listed = list(entries)
+    columns = ["tool", "arguments", "description"]
+    rows = [
+        [f"{entry.server}.{entry.alias}", _arguments(factory.schema(entry).parameters), entry.first_line]
+        for entry in listed
+    ]
+    if any(entry.alias != entry.name for entry in listed):
+        columns.insert(1, "own name")
+        for row, entry in zip(rows, listed, strict=True):
+            row.insert(1, "" if entry.alias == entry.name else entry.name)
+    return Table(columns, rows, title=title, note=note)
+
+
+def _arguments(parameters: Iterable[Parameter]) -> str:
+    return ", ".join(parameter.alias if parameter.required else f"[{parameter.alias}]" for parameter in parameters)

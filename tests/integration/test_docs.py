@@ -1,4 +1,4 @@
-"""What the documents show is run: their Python blocks as cells or scripts, the README's transcript against real servers."""
+"""What the documents show is run: Python blocks as cells or scripts, the README's transcript against real servers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.kernels import Kernel
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)|src=\"([^\"]+)\"")
-_DOCUMENTS = sorted(
-    path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-)
+_DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -66,7 +64,9 @@ def test_the_transcript_of_the_readme_runs_against_the_servers_it_names(
     file = json.dumps({"mcpServers": {"clock": {"command": clock, "args": arguments}}})
     assert kernel.run(f"import pathlib; pathlib.Path('mcp.json').write_text({file!r})").status == "ok"
 
-    failures = [(line, outcome.error) for line in transcript.splitlines() if (outcome := kernel.run(line)).status != "ok"]
+    failures = [
+        (line, outcome.error) for line in transcript.splitlines() if (outcome := kernel.run(line)).status != "ok"
+    ]
 
     assert failures == []
     assert kernel.run("[mcp.everything.get_sum(2, 40) == r, r.text]").text == "[True, 'The sum of 2 and 40 is 42.']"

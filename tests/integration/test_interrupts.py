@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
-from tests import kernels
-from tests.environments import server_command
+from tests import kernels, processes
+from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
 
 every_kernel = pytest.mark.kernels(*KERNELS)
@@ -25,16 +31,17 @@ def misbehaving(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """One kernel for many tests, with a server that behaves, in the cell's own and in the background."""
-    with kernels.started(kernel_name, tmp_path_factory.mktemp(kernel_name)) as kernel:
+    """One kernel for many tests, with a server that records what it is told."""
+    folder = tmp_path_factory.mktemp(kernel_name)
+    with kernels.started(kernel_name, folder) as kernel:
         setup = f"""
             import asyncio, signal, time
             %load_ext ipymcp
-            %mcp load m -- {misbehaving()}
+            %mcp load m -- {misbehaving(f"record={folder / 'record'}")}
             def on_progress(progress):
                 print('in my code', flush=True)
                 while True: time.sleep(0.01)
-            async def mark(): print('waiting', flush=True)
+            async def tick(): pass
             handler = signal.getsignal(signal.SIGINT)
         """
         outcome = kernel.run("\n".join(line.strip() if "%" in line else line[12:] for line in setup.splitlines()))
@@ -55,47 +62,64 @@ def sent(kernel: Kernel, name: str) -> list[int]:
     return [frame["id"] for frame in calls if frame["params"]["name"] == name]
 
 
-def until_in_flight(kernel: Kernel, cell: Cell) -> None:
-    cell.wait_for_output("waiting")
-    time.sleep(0.3)  # what follows the print in the same cell has no other sign
+def recorded(record: Path, word: str) -> int:
+    """How often a word stands in what the client wrote."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return sum(line.startswith("< ") and word in line for line in lines)
+
+
+def wait_until(condition: Callable[[], bool], within: float = 20) -> None:
+    """Wait for what shows only in a file or in the system's tables."""
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+
+
+def start(kernel: Kernel, code: str) -> Cell:
+    """Start a cell that notes when it ends."""
+    lines = "\n".join(f"    {line}" for line in code.splitlines())
+    return kernel.start(f"try:\n{lines}\nexcept BaseException:\n    ended = time.monotonic()\n    raise")
 
 
 def interrupt(kernel: Kernel, cell: Cell) -> Outcome:
-    """Interrupt the kernel; the cell ends in time."""
+    """Interrupt the kernel; the cell's code ends in time (that IPython then draws a traceback is not counted)."""
     before = time.monotonic()
     kernel.interrupt()
     outcome = cell.wait(timeout=20)
-    took = time.monotonic() - before
+    took = value(kernel, "ended") - before  # one clock for all processes
     assert took < WITHIN, f"{took:.2f} s: {outcome}"
     return outcome
 
 
+SLEEP = '"name":"sleep"'
 BLOCKED = {
-    "a plain cell": ("print('waiting', flush=True); mcp.m.sleep(60)", "KeyboardInterrupt"),
-    "a cell with an await": ("await mark(); mcp.m.sleep(60)", "KeyboardInterrupt"),
-    "an awaited call": ("await mark(); await mcp.m.sleep.aio(60)", "CancelledError"),
-    "the magic": ("print('waiting', flush=True)\n%mcp call m.sleep seconds=60", "KeyboardInterrupt"),
-    "the magic in a cell with an await": ("await mark()\n%mcp call m.sleep seconds=60", "KeyboardInterrupt"),
-    "many awaited calls": (
-        "await mark(); await asyncio.gather(*(mcp.m.sleep.aio(60) for _ in range(50)))",
-        "CancelledError",
-    ),
+    "a plain cell": ("mcp.m.sleep(60)", "KeyboardInterrupt", 1),
+    "a cell with an await": ("await tick(); mcp.m.sleep(60)", "KeyboardInterrupt", 1),
+    "an awaited call": ("await mcp.m.sleep.aio(60)", "CancelledError", 1),
+    "the magic": ("%mcp call m.sleep seconds=60", "KeyboardInterrupt", 1),
+    "the magic in a cell with an await": ("await tick()\n%mcp call m.sleep seconds=60", "KeyboardInterrupt", 1),
+    "fifty awaited calls": ("await asyncio.gather(*(mcp.m.sleep.aio(60) for _ in range(50)))", "CancelledError", 50),
 }
 
 
 @every_kernel
-@pytest.mark.parametrize(("code", "error"), BLOCKED.values(), ids=BLOCKED)
-def test_an_interrupted_call_ends_at_once_and_the_server_is_told(shared: Kernel, code: str, error: str) -> None:
+@pytest.mark.parametrize(("code", "error", "calls"), BLOCKED.values(), ids=BLOCKED)
+def test_an_interrupted_call_ends_at_once_and_the_server_is_told(
+    shared: Kernel, code: str, error: str, calls: int
+) -> None:
     known = set(sent(shared, "sleep"))
-    cell = shared.start(code)
-    until_in_flight(shared, cell)
+    record = shared.folder / "record"
+    before = recorded(record, SLEEP)
+    cell = start(shared, code)
+    wait_until(lambda: recorded(record, SLEEP) >= before + calls)
     outcome = interrupt(shared, cell)
 
     assert outcome.error is not None
     assert outcome.error.ename == error
     assert shared.run("mcp.m.echo('next').text").text == "'next'"
     new = set(sent(shared, "sleep")) - known
-    assert new
+    assert len(new) == calls
     assert new <= set(value(shared, "mcp.m.seen().data['cancelled']"))
     assert (
         value(shared, "[s.method for s in mcp.m._session().client._peer._slots.values() if 'call' in s.method]") == []
@@ -105,9 +129,9 @@ def test_an_interrupted_call_ends_at_once_and_the_server_is_told(shared: Kernel,
 
 
 @every_kernel
-@pytest.mark.parametrize("first", ["pass", "await mark()"], ids=["in a plain cell", "in a cell with an await"])
+@pytest.mark.parametrize("first", ["pass", "await tick()"], ids=["in a plain cell", "in a cell with an await"])
 def test_the_users_own_progress_function_is_interrupted_where_it_stands(shared: Kernel, first: str) -> None:
-    cell = shared.start(f"{first}; mcp.m.progress.options(on_progress=on_progress)(interval=0.01)")
+    cell = start(shared, f"{first}; mcp.m.progress.options(on_progress=on_progress)(interval=0.01)")
     cell.wait_for_output("in my code")
     outcome = interrupt(shared, cell)
 
@@ -115,3 +139,195 @@ def test_the_users_own_progress_function_is_interrupted_where_it_stands(shared: 
     assert outcome.error.ename == "KeyboardInterrupt"
     assert "in on_progress" in outcome.error.traceback
     assert set(sent(shared, "progress")) <= set(value(shared, "mcp.m.seen().data['cancelled']"))
+
+
+@pytest.mark.parametrize("wait", ["call.result()", "await call"], ids=["blocked", "awaited"])
+def test_waiting_for_a_submitted_call_is_interrupted_and_the_call_goes_on(shared: Kernel, wait: str) -> None:
+    record = shared.folder / "record"
+    before = recorded(record, SLEEP)
+    cell = start(shared, f"call = mcp.m.sleep.submit(60); {wait}")
+    wait_until(lambda: recorded(record, SLEEP) > before)
+    outcome = interrupt(shared, cell)
+
+    assert outcome.error is not None
+    assert value(shared, "[call.done, call.cancel(), call.done]") == [False, True, True]
+
+
+def test_wait_for_and_cancel_end_an_awaited_call_and_tell_the_server(shared: Kernel) -> None:
+    known = set(sent(shared, "sleep"))
+    outcome = shared.run(
+        "try: await asyncio.wait_for(mcp.m.sleep.aio(60), 0.1)\n"
+        "except TimeoutError: print('late')\n"
+        "task = asyncio.create_task(mcp.m.sleep.aio(60))\n"
+        "await asyncio.sleep(0.1); task.cancel()\n"
+        "try: await task\n"
+        "except asyncio.CancelledError: print('cancelled')"
+    )
+    assert outcome.stdout == "late\ncancelled\n"
+    new = set(sent(shared, "sleep")) - known
+    assert len(new) == 2
+    assert new <= set(value(shared, "mcp.m.seen().data['cancelled']"))
+
+
+@every_kernel
+def test_interrupting_load_leaves_the_servers_starting(shared: Kernel) -> None:
+    slow = misbehaving("slow-start=2")
+    cell = start(shared, f"%mcp load slow -- {slow}")
+    cell.wait_for(lambda outcome: bool(outcome.displays))
+    outcome = interrupt(shared, cell)
+
+    assert outcome.error is not None
+    assert outcome.error.ename == "KeyboardInterrupt"
+    assert shared.run("mcp.servers['slow'].state").text == "'starting'"
+    assert shared.run("mcp.slow.echo('come after all').text").text == "'come after all'"
+    shared.run("%mcp unload slow")
+
+
+def test_interrupting_stop_does_not_keep_the_server_from_stopping(shared: Kernel) -> None:
+    shared.run(f"%mcp load tough -- {misbehaving('stubborn')}")
+    pid = value(shared, "mcp.tough.pid().data['pid']")
+    cell = start(shared, "print('stopping', flush=True)\n%mcp stop tough")
+    cell.wait_for_output("stopping")
+    interrupt(shared, cell)
+    processes.wait_until_group_gone(pid, within=8)
+
+    shared.run("%mcp stop tough")
+    assert shared.run("mcp.servers['tough'].state").text == "'stopped'"
+    shared.run("%mcp unload tough")
+
+
+@pytest.mark.parametrize("await_", ["", "await "], ids=["blocked", "awaited"])
+def test_a_call_that_waits_for_room_in_the_queue_is_interrupted(shared: Kernel, await_: str) -> None:
+    shared.run(f"%mcp load full -- {misbehaving('deaf=60')}")
+    call = "await mcp.full.echo.aio(text)" if await_ else "mcp.full.echo(text)"
+    cell = start(
+        shared,
+        "text = 'x' * 40_000_000\nrunning = [mcp.full.echo.submit(text) for _ in range(2)]\n"
+        f"print('full', flush=True)\n{call}",
+    )
+    cell.wait_for_output("full")
+    outcome = interrupt(shared, cell)
+
+    assert outcome.error is not None
+    assert outcome.error.ename == ("CancelledError" if await_ else "KeyboardInterrupt")
+    assert value(shared, "len(mcp.calls)") == 2
+    assert shared.run("mcp.m.echo('others go on').text").text == "'others go on'"
+    shared.run("%mcp unload full")
+
+
+STORM = """
+import os
+sizes = [10, 10, 10, 100, 1000, 4000, 4096, 4200, 20_000, 10, 10, 200_000]
+armed, sent, answered, interrupted = False, 0, 0, 0
+def handler_of_the_storm(number, frame):
+    if armed: raise KeyboardInterrupt
+signal.signal(signal.SIGINT, handler_of_the_storm)
+print('ready', flush=True)
+while not os.path.exists('over'):
+    try:
+        armed = True
+        sent += 1
+        mcp.storm.echo('x' * sizes[sent % len(sizes)])
+        answered += 1
+    except KeyboardInterrupt:
+        interrupted += 1
+    finally:
+        armed = False
+signal.signal(signal.SIGINT, handler)
+"""
+
+
+def test_a_storm_of_interrupts_tears_no_frame(shared: Kernel) -> None:
+    record = shared.folder / "storm"
+    shared.run(f"%mcp load storm -- {misbehaving(f'record={record}')}")
+    cell = shared.start(STORM)
+    cell.wait_for_output("ready")
+    for number in range(5000):
+        os.kill(shared.pid, signal.SIGINT)
+        time.sleep(number % 10 * 0.0003)  # in bursts: some calls shall get through
+    (shared.folder / "over").touch()
+    outcome = cell.wait()
+
+    assert outcome.status == "ok", outcome.error
+    answered, interrupted = value(shared, "[answered, interrupted]")
+    assert answered > 100
+    assert interrupted > 500
+    assert shared.run("mcp.storm.echo('next').text").text == "'next'"
+    state = "mcp._host.sessions['storm']"
+    in_flight = f"[s.method for s in {state}.client._peer._slots.values() if 'call' in s.method]"
+    assert value(shared, f"[{in_flight}, len(mcp.calls), {state}.client.queued]") == [[], 0, 0]
+    assert value(shared, f"{state}._link.transport._writer._lock.locked()") is False
+    frames = [json.loads(line[2:]) for line in record.read_text().splitlines() if line.startswith("< ")]
+    texts = [frame["params"]["arguments"]["text"] for frame in frames if frame.get("method") == "tools/call"]
+    assert set(map(len, texts)) <= {10, 100, 1000, 4000, 4096, 4200, 20_000, 200_000, len("next")}
+    record.unlink()
+
+
+TERMINAL = ["-m", "IPython", "--simple-prompt", "--no-banner", "--no-confirm-exit", "--colors=NoColor", "--quick"]
+
+
+@pytest.mark.parametrize("code", ["mcp.m.sleep(60)", "await mcp.m.sleep.aio(60)"], ids=["blocked", "awaited"])
+def test_in_a_terminal_an_interrupt_ends_the_call_and_the_server_is_told(tmp_path: Path, code: str) -> None:
+    record = tmp_path / "record"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path), "COLUMNS": "200"}
+    terminal = pexpect.spawn(sys.executable, TERMINAL, env=env, encoding="utf-8", timeout=30, echo=False)
+    prompt = r"In \[\d+\]: "
+    terminal.expect(prompt)
+    for line in ("%load_ext ipymcp", f"%mcp load m -- {misbehaving(f'record={record}')}"):
+        terminal.sendline(line)
+        terminal.expect(prompt)
+    terminal.sendline(code)
+    wait_until(lambda: recorded(record, SLEEP) == 1)
+    before = time.monotonic()
+    terminal.sendintr()
+    terminal.expect("KeyboardInterrupt")
+    took = time.monotonic() - before
+    terminal.expect(prompt)
+    wait_until(lambda: recorded(record, "notifications/cancelled") == 1)
+    terminal.sendline("import signal; signal.getsignal(2) is signal.default_int_handler")
+    terminal.expect("True")
+    terminal.sendline("mcp.m.echo('the ' + 'next').text")
+    terminal.expect("'the next'")
+    terminal.sendline("exit()")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+
+    assert took < WITHIN
+    assert terminal.exitstatus == 0
+
+
+SCRIPT = """
+import asyncio, signal, sys, ipymcp
+command = sys.argv[2:]
+with ipymcp.connect({"m": {"command": command[0], "args": command[1:]}}) as mcp:
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        exec(sys.argv[1])
+    except KeyboardInterrupt:
+        print("interrupted")
+    print(mcp.m.seen().data["cancelled"] != [], mcp.m.echo("next").text, signal.getsignal(signal.SIGINT) is handler)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("mcp.m.sleep(60)", "interrupted\nTrue next True\n"),
+        ("async def main(): await mcp.m.sleep.aio(60)\nasyncio.run(main())", "interrupted\nTrue next True\n"),
+        (
+            "signal.signal(signal.SIGINT, lambda *_: print('mine'))\nhandler = signal.getsignal(signal.SIGINT)\n"
+            "try: mcp.m.sleep.options(timeout=1)(60)\nexcept ipymcp.CallTimeout: print('late')",
+            "mine\nlate\nTrue next True\n",
+        ),
+    ],
+    ids=["blocked", "awaited", "with a handler of the user's own"],
+)
+def test_in_a_script_an_interrupt_does_what_the_script_says(tmp_path: Path, code: str, output: str) -> None:
+    record = tmp_path / "record"
+    command = [sys.executable, "-c", SCRIPT, code, *server_command("misbehaving", f"record={record}")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as script:
+        wait_until(lambda: recorded(record, SLEEP) == 1)
+        script.send_signal(signal.SIGINT)
+        assert script.communicate(timeout=30)[0] == output
+    assert script.returncode == 0

@@ -3,6 +3,7 @@
 python sdk2_server.py              stdio
 python sdk2_server.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr
                                    is `http://127.0.0.1:PORT/mcp`
+python sdk2_server.py --http PORT --json            the same, answering by JSON rather than by a stream where it can
 """
 
 from __future__ import annotations
@@ -184,25 +185,26 @@ async def announce(ctx: Context) -> None:
         await ctx.session.send_tool_list_changed()
 
 
-def serve_http(port: int) -> None:
+def serve_http(port: int, *, json: bool) -> None:
     """Serve on a loopback port that is open before it is told."""
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", port))
     sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
     sys.stderr.flush()
-    app = server.streamable_http_app()
+    app = server.streamable_http_app(json_response=json)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--http", type=int, metavar="PORT")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.http is None:
         server.run("stdio")
     else:
-        serve_http(options.http)
+        serve_http(options.http, json=options.json)
 
 
 if __name__ == "__main__":

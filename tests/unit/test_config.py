@@ -37,7 +37,7 @@ def test_a_command_alone_has_the_documented_defaults() -> None:
     assert one(command="npx") == ServerDefinition(
         name="fs", command="npx", args=(), env={}, cwd=None, url=None, headers={}, transport="stdio", era="auto",
         timeout=30.0, max_timeout=600.0, start_timeout=120.0, restart=True, inherit_env=False,
-        max_result_bytes=64_000_000, disabled=False, read_only=False, origin="mcp.json", base="/work", extra={},
+        max_result_bytes=64_000_000, disabled=False, origin="mcp.json", base="/work", extra={},
     )  # fmt: skip
 
 
@@ -45,13 +45,20 @@ def test_every_known_key_is_read() -> None:
     read_back = one(
         command="uvx", args=["a", "b"], env={"K": "v"}, cwd="sub", type="stdio", era="legacy", timeout=5,
         max_timeout=50.5, start_timeout=7, restart="no", inherit_env=["HOME", "LANG"], max_result_bytes=10,
-        disabled=True, read_only=True,
+        disabled=True, log_lines=20,
     )  # fmt: skip
     assert read_back == ServerDefinition(
         name="fs", command="uvx", args=("a", "b"), env={"K": "v"}, cwd="sub", transport="stdio", era="legacy",
         timeout=5.0, max_timeout=50.5, start_timeout=7.0, restart=False, inherit_env=("HOME", "LANG"),
-        max_result_bytes=10, disabled=True, read_only=True, origin="mcp.json", base="/work",
+        max_result_bytes=10, disabled=True, log_lines=20, origin="mcp.json", base="/work",
     )  # fmt: skip
+
+
+def test_read_only_is_refused_until_it_is_enforced() -> None:
+    assert refused(one, command="npx", read_only=True) == (
+        "mcp.json: mcpServers.fs.read_only: this version does not enforce it",
+        "leave it out, or %mcp disable tools",
+    )
 
 
 def test_unknown_keys_are_kept_as_they_are() -> None:

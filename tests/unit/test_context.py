@@ -24,7 +24,7 @@ def code(text: str, namespace: str = "mcp") -> AttributeContext:
 
 
 def shown(path: tuple[Step, ...]) -> str:
-    return "".join(f"[{step.name}]" if step.item else f".{step.name}" for step in path)
+    return "".join(f"[{step.name}]" if step.item else f".{step.name}{'()' if step.called else ''}" for step in path)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,8 @@ def test_where_nothing_of_ours_is_typed_there_is_no_context(text: str) -> None:
         ("mcp.fs.f(mode = re", "value", ".fs.f", "re"),
         ('mcp.fs.f("re', "value", ".fs.f", "re"),
         ("mcp.fs.f(x=mcp.git.l", "attribute", ".git", "l"),
+        ("mcp.fs.f(1).", "attribute", ".fs.f()", ""),
+        ("mcp.fs['f'].submit().re", "attribute", ".fs[f].submit()", "re"),
     ],
 )
 def test_python_code_says_what_is_typed(text: str, kind: str, path: str, partial: str) -> None:
@@ -164,7 +166,8 @@ def test_the_namespace_may_have_another_name() -> None:
         "f().mcp.",
         "mcp().fs.",
         "mcp[i].",
-        "mcp.fs.f().te",
+        "mcp.fs.f().a().te",
+        "mcp.fs.f()(te",
         "# mcp.fs.re",
         "'mcp.fs.re",
         "'''\nmcp.fs.re",
@@ -175,7 +178,7 @@ def test_the_namespace_may_have_another_name() -> None:
         "x = {'a",
         "mcp['''f",
         ")]}",
-        "mcp.fs.f(1).",
+        "f(1).",
     ],
 )
 def test_other_code_has_no_context(text: str) -> None:

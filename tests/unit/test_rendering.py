@@ -68,11 +68,16 @@ def test_terminal_escapes_and_bidi_controls_are_shown_not_sent() -> None:
     assert show(text("\x1b]52;c;eA==\x07\u202e"))["text/plain"] == "ToolResult fs.read: ␛]52;c;eA==␇⟨U+202E⟩"
 
 
-def test_data_is_json_with_a_pretty_repr() -> None:
+def test_small_data_is_json_in_a_line() -> None:
     assert show(structuredContent={"a": [1]}) == {
         "application/json": {"a": [1]},
-        "text/plain": 'ToolResult fs.read:\n{\n  "a": [\n    1\n  ]\n}',
+        "text/plain": 'ToolResult fs.read: {"a": [1]}',
     }
+
+
+def test_larger_data_is_json_with_an_indent() -> None:
+    plain = show(structuredContent={"a": ["x" * 80]})["text/plain"]
+    assert plain == f'ToolResult fs.read:\n{{\n  "a": [\n    "{"x" * 80}"\n  ]\n}}'
 
 
 def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
@@ -84,7 +89,7 @@ def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
 
 def test_data_that_is_no_strict_json_is_left_to_the_text() -> None:
     result = ToolResult(b'{"structuredContent":{"a":NaN}}', server="fs", tool="read")
-    assert bundle(result) == {"text/plain": 'ToolResult fs.read:\n{\n  "a": NaN\n}'}
+    assert bundle(result) == {"text/plain": 'ToolResult fs.read: {"a": NaN}'}
 
 
 def test_records_are_an_escaped_table() -> None:
@@ -95,6 +100,13 @@ def test_records_are_an_escaped_table() -> None:
     assert ">true<" in html and ">{&quot;x&quot;: 1}<" in html
     assert [html.count(f">{name}</th>") for name in "acd"] == [1, 1, 1]
     assert "<div>total: 2</div>" in html
+
+
+def test_records_are_an_aligned_table_in_plain_text() -> None:
+    rows = [{"name": "Ada\nL", "born": 1815}, {"name": "Charles", "born": None, "likes": ["tea"]}]
+    assert show(structuredContent={"rows": rows, "total": 2})["text/plain"] == (
+        'ToolResult fs.read:\nname     born  likes\nAda L    1815\nCharles        ["tea"]\ntotal: 2'
+    )
 
 
 def test_a_table_shows_twenty_rows_and_columns_and_counts_the_rest() -> None:

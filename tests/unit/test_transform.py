@@ -106,11 +106,24 @@ def test_other_cells_are_left_as_ipython_would_have_them(shell: InteractiveShell
     assert shell.transform_cell(cell) == with_ours
 
 
-@pytest.mark.parametrize("cell", ["%mcp tools a", "x = %mcp tools a b=[1, 2] ;", "if 1:\n\t%mcp tools a\n"])
+@pytest.mark.parametrize("cell", ["%mcp tools a", "x = %mcp tools a b=[1, 2]", "if 1:\n\t%mcp tools a\n"])
 def test_a_line_without_a_question_mark_becomes_what_ipython_makes_of_it(shell: InteractiveShell, cell: str) -> None:
     with_ours = shell.transform_cell(cell)
     transform.remove(shell)
     assert shell.transform_cell(cell) == with_ours
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("%mcp call a.b ;", "get_ipython().run_line_magic('mcp', 'call a.b ;');\n"),
+        ("x = %mcp call a.b; # why", "x = get_ipython().run_line_magic('mcp', 'call a.b; # why');\n"),
+        ("%mcp call a.b c='x;'", "get_ipython().run_line_magic('mcp', \"call a.b c='x;'\")\n"),
+        ("%mcp call a.b c='x;", "get_ipython().run_line_magic('mcp', \"call a.b c='x;\")\n"),
+    ],
+)
+def test_a_silent_line_becomes_a_silent_statement(shell: InteractiveShell, line: str, made: str) -> None:
+    assert shell.transform_cell(line) == made
 
 
 def test_ipython_alone_would_take_the_question_mark(shell: InteractiveShell) -> None:

@@ -82,7 +82,7 @@ def _arguments(request: Request, tool: Tool, words: Sequence[Word]) -> dict[str,
             raise LineError("the arguments stand in the line and in the cell: leave one out", words[0].start)
         body, words = words[0].raw, words[1:]
     arguments = _parse_body(request, tool, body) if body is not None else {}
-    schema = request.mcp._factory.schema(tool.entry())
+    schema = request.mcp._factory.schema(tool._entry())
     for name, value in parse_arguments(words, request.namespaces):
         if name in arguments:
             raise ArgumentError(

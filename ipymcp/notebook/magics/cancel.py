@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_HELP = """Cancel running calls: those of .submit() and of tasks that await; a cell that waits is interrupted instead.
+_HELP = """Cancel running calls.
 
     %mcp cancel       all of them
-    %mcp cancel 12    that one; mcp.calls lists their numbers"""
+    %mcp cancel 12    that one; mcp.calls lists their numbers
+
+These are calls of .submit() and of tasks that await: a cell that waits is interrupted instead."""
 
 
 def _cancel(request: Request) -> None:
@@ -27,7 +29,8 @@ def _cancel(request: Request) -> None:
         number = int(request.names[0])
     count = request.mcp.cancel(number)
     if not request.is_quiet:
-        print(f"cancelled {count} call{'' if count == 1 else 's'}")  # noqa: T201 - the command's answer
+        said = f"cancelled {count} call{'' if count == 1 else 's'}" if count else "no call is running"
+        print(said)  # noqa: T201 - the command's answer
 
 
 COMMANDS = {"cancel": Command(Syntax("cancel [CALL]", at_most=1), _HELP, _cancel)}

@@ -89,7 +89,8 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, extension.ip.user_ns)
-    return known.run(Request(word, rest, parsed, line, cell, mcp, extension.ip, settings, namespaces))
+    result = known.run(Request(word, rest, parsed, line, cell, mcp, extension.ip, settings, namespaces))
+    return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
 
 
 def _known(word: str, position: int) -> Command:

@@ -10,15 +10,17 @@ from ipymcp.notebook.magics.request import Command
 from ipymcp.runtime.names import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ipymcp.notebook.magics.request import Request
 
 __all__ = ["COMMANDS"]
 
 _FIRST_DAY = ("load", "tools", "call", "logs", "stop")
-_OVERVIEW = """MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)
-
-    %mcp                          the servers and how they are
-"""
+_OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
+_BARE = "Show the servers and how they are."
+_END = "%mcp help WORD or %mcp WORD? says more. A ; at the end of a line shows nothing of it."
+_WIDTH = 32
 
 
 def _help(request: Request) -> None:
@@ -26,9 +28,8 @@ def _help(request: Request) -> None:
 
     if not request.names:
         later = [word for word in MODULES if word not in _FIRST_DAY]
-        rows = [_row(command(word)) for word in _FIRST_DAY]
-        more = [_row(command(word)) for word in later]
-        text = _OVERVIEW + "\n".join(rows) + "\n\nand\n\n" + "\n".join(more)
+        first = [("", _BARE), *(_row(command(word)) for word in _FIRST_DAY)]
+        text = f"{_OVERVIEW}\n\n{_rows(first)}\n\nand\n\n{_rows([_row(command(word)) for word in later])}\n\n{_END}"
     else:
         word = request.names[0].rstrip("?")
         if word not in MODULES:
@@ -39,10 +40,20 @@ def _help(request: Request) -> None:
     print(text)  # noqa: T201 - the command's answer
 
 
-def _row(command: Command) -> str:
-    usage = command.syntax.usage.split(" [")[0].split(" |")[0]
-    summary = command.help.split("\n", 1)[0]
-    return f"    %mcp {usage:<24} {summary}"
+def _row(command: Command) -> tuple[str, str]:
+    return command.syntax.usage, command.help.split("\n", 1)[0]
 
 
-COMMANDS = {"help": Command(Syntax("help [WORD]", at_most=1), "What the words of %mcp are.", _help)}
+def _rows(rows: Sequence[tuple[str, str]]) -> str:
+    """One row a word: how it is written, and what it does; below it where that is long."""
+    lines: list[str] = []
+    for usage, summary in rows:
+        written = f"    %mcp {usage}".rstrip()
+        if len(written) <= _WIDTH:
+            lines.append(f"{written:<{_WIDTH}}  {summary}")
+        else:
+            lines += [written, f"{'':<{_WIDTH}}  {summary}"]
+    return "\n".join(lines)
+
+
+COMMANDS = {"help": Command(Syntax("help [WORD]", at_most=1), "Say what the words of %mcp are.", _help)}

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.notebook.magics.request import Request
-    from ipymcp.tools.face import Mcp, Servers
+    from ipymcp.tools.face import Mcp
+    from ipymcp.tools.servers import Servers
 
 __all__ = ["COMMANDS"]
 
@@ -25,6 +26,19 @@ def _on_servers(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], 
     return run
 
 
+def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], Servers | None]:
+    def run(request: Request) -> Servers | None:
+        act(request.mcp, request.names)
+        if request.is_quiet:
+            return None
+        tools = [name for name in request.names if not request.mcp._servers_of(name)]
+        if tools:
+            print(f"{request.word}d: {', '.join(tools)}")  # noqa: T201 - the command's answer
+        return request.mcp.servers if len(tools) < len(request.names) else None
+
+    return run
+
+
 def _servers(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
     syntax = Syntax(f"{word} NAME… | --all", (Option("--all"),), instead="--all")
     return Command(syntax, f"{summary}\n\n    %mcp {word} fs git\n    %mcp {word} --all", _on_servers(act))
@@ -32,10 +46,8 @@ def _servers(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -
 
 def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
     syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1)
-    text = (
-        f"{summary}\n\n    %mcp {word} fs              the whole server\n    %mcp {word} fs.write_*      tools, by glob"
-    )
-    return Command(syntax, text, _on_servers(act))
+    text = f"{summary}\n\n    %mcp {word} fs            the whole server\n    %mcp {word} fs.write_*    tools, by glob"
+    return Command(syntax, text, _on_patterns(act))
 
 
 COMMANDS = {
@@ -44,7 +56,7 @@ COMMANDS = {
     "restart": _servers("restart", "Stop servers and start them again.", lambda mcp, names: mcp.restart(*names)),
     "unload": _servers("unload", "Stop servers and forget them.", lambda mcp, names: mcp.unload(*names)),
     "disable": _patterns(
-        "disable", "Switch off servers, which are stopped, or single tools.", lambda mcp, names: mcp.disable(*names)
+        "disable", "Switch off servers (they are stopped) or single tools.", lambda mcp, names: mcp.disable(*names)
     ),
     "enable": _patterns("enable", "Switch on what was switched off.", lambda mcp, names: mcp.enable(*names)),
 }

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Line", "LineError", "PartialLine", "Word", "tokenize", "tokenize_partial"]
+__all__ = ["Line", "LineError", "PartialLine", "Word", "is_silent", "tokenize", "tokenize_partial"]
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = frozenset(_BRACKETS.values())
@@ -109,6 +109,14 @@ def tokenize(line: str) -> Line:
         else:
             words.append(word)
     return Line(tuple(words), None if command is None else tuple(command), scanner.silent)
+
+
+def is_silent(line: str) -> bool:
+    """Whether a line ends in the `;` that silences it; False for one that is mistyped."""
+    try:
+        return tokenize(line).silent
+    except LineError:
+        return False
 
 
 def tokenize_partial(line: str) -> PartialLine | None:

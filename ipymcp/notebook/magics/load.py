@@ -15,7 +15,7 @@ from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.progress import LoadDisplay
 from ipymcp.runtime.names import identifier
 from ipymcp.runtime.waiting import Waiter
-from ipymcp.tools.face import gather
+from ipymcp.tools.asked import gather
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,14 +50,15 @@ def _load(request: Request) -> None:
     wait = not request.parsed.has("--no-wait")
     display = LoadDisplay(request.ip, host, [definition.name for definition in definitions], quiet=request.is_quiet)
     unsubscribe = host.events.subscribe(lambda event: waiter.put(partial(display.update, event)))
+    failed = None
     try:
         host.loop.run(host.load(definitions, wait=wait), waiter)
+        failed = next((name for name in named if wait and host.sessions[name].error is not None), None)
     finally:
         unsubscribe()
-        display.finish()
-    failed = [host.sessions[name] for name in named if wait and host.sessions[name].error is not None]
-    if failed:
-        failed[0].require()
+        display.finish(failed)
+    if failed is not None:
+        host.sessions[failed].require()
 
 
 def _asked(request: Request) -> tuple[list[ServerDefinition], list[str]]:
@@ -125,7 +126,7 @@ def _name_of(argv: Sequence[str]) -> str:
 COMMANDS = {
     "load": Command(
         Syntax(
-            "load [NAME… | FILE [NAME…] | [NAME] -- COMMAND ARG…]",
+            "load NAME… | FILE [NAME…] | [NAME] -- COMMAND ARG…",
             (
                 Option("--env", "K=V", repeats=True),
                 Option("--cwd", "D"),

@@ -16,11 +16,15 @@ __all__ = ["COMMANDS"]
 
 _HELP = """Show the last log lines of a server, or of all.
 
-    %mcp logs fs -n 20    the last 20 lines: its standard error, its log messages, and what ipymcp has to say of it"""
+    %mcp logs             the last 50 lines of all servers
+    %mcp logs fs -n 20    the last 20 lines of one
+
+A line's source is stderr (what the server writes there), server (its log messages) or host (ipymcp's own)."""
 
 
 def _logs(request: Request) -> Table:
-    count = int(request.parsed.number("-n") or 50)
+    number = request.parsed.number("-n")
+    count = 50 if number is None else int(number)
     if request.names:
         return request.mcp.servers[request.names[0]].logs(count)
     lines = [(line, name) for name, session in request.mcp._host.sessions.items() for line in session.log.tail(count)]
@@ -29,7 +33,8 @@ def _logs(request: Request) -> Table:
         (time.strftime("%H:%M:%S", time.localtime(line.time)), name, line.source, line.level, line.text)
         for line, name in lines[-count:]
     ]
-    return Table(("time", "server", "source", "level", "text"), rows, title="MCP logs")
+    note = "" if rows else "nothing is logged yet"
+    return Table(("time", "server", "source", "level", "text"), rows, title="MCP logs", note=note)
 
 
 COMMANDS = {"logs": Command(Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1), _HELP, _logs)}

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_HELP = """Write a .pyi file that describes the tools of the ready servers to editors and type checkers.
+_HELP = """Describe the tools to editors and type checkers, in a .pyi file.
+
+Those of the servers that are ready, and not disabled.
 
     %mcp stubs                   mcp_tools.pyi in the notebook's folder
     %mcp stubs path/name.pyi"""
@@ -31,8 +33,11 @@ def _stubs(request: Request) -> None:
         servers.setdefault(aliases[entry.server], []).append(row)
     path.write_text(stub(servers), encoding="utf-8")
     if not request.is_quiet:
-        count = sum(map(len, servers.values()))
-        print(f"{count} tools of {len(servers)} servers described in {path.name}")  # noqa: T201 - the command's answer
+        print(f"{_count(sum(map(len, servers.values())), 'tool')} of {_count(len(servers), 'server')} in {path.name}")  # noqa: T201 - the command's answer
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 COMMANDS = {"stubs": Command(Syntax("stubs [FILE]", at_most=1), _HELP, _stubs)}

@@ -29,6 +29,10 @@ _STDERR_LINE = 1 << 16
 class ProcessWatch(Protocol):
     """Told of every process, so that none outlives the kernel."""
 
+    def starting(self) -> None:
+        """One is about to be made. Called on a worker thread."""
+        ...
+
     def started(self, process: ServerProcess) -> None:
         """It runs. Called on a worker thread."""
         ...
@@ -50,7 +54,7 @@ class StdioTransport:
 
     uses_headers = False
 
-    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
+    def __init__(self, launch: Launch, watch: ProcessWatch, *, limit: int, grace: Grace) -> None:
         self._launch = launch
         self._watch = watch
         self._grace = grace
@@ -137,6 +141,7 @@ class StdioTransport:
             self._writer.close()
 
     def _spawn(self) -> ServerProcess:
+        self._watch.starting()
         process = ServerProcess(self._launch)
         self._watch.started(process)
         return process

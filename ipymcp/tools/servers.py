@@ -1,0 +1,197 @@
+"""One server as the user sees it: its tools as functions, its state, its logs; and all of them as a table."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.tools.live import Live
+from ipymcp.tools.tables import Table
+from ipymcp.tools.toolset import tool_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.face import Mcp
+    from ipymcp.tools.tool import Tool
+
+__all__ = ["Server", "ServerTools", "Servers"]
+
+
+class ServerTools(Live):
+    """The tools of one server, as functions: `mcp.SERVER.TOOL(...)`, or `mcp.SERVER["TOOL"]` by the tool's own name.
+
+    The server's state, logs and switches are `mcp.servers["SERVER"]`.
+    """
+
+    def __init__(self, mcp: Mcp, session: ServerSession) -> None:
+        self._mcp = mcp
+        self._name = session.name
+
+    def __getattr__(self, name: str) -> Tool:
+        session = self._session()
+        if name.startswith("_") and name not in session.catalog.aliases:
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Tool:
+        """A tool by its exact name, or what a user types for it. A server that is starting is waited for."""
+        session = self._session()
+        host = self._mcp._host
+        if session.catalog.find(name) is None:
+            host.settle(session)
+        return self._mcp._factory.tool(host.entry(session, name))
+
+    def __iter__(self) -> Iterator[Tool]:
+        return (self._mcp._factory.tool(entry) for entry in self._session().catalog.tools.values())
+
+    def __len__(self) -> int:
+        return len(self._session().catalog.tools)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._session().catalog.find(name) is not None
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._session().catalog.aliases)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._session().catalog.tools)
+
+    def __repr__(self) -> str:
+        return repr(self._table())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self._table()._repr_mimebundle_(include, exclude)
+
+    def _table(self) -> Table:
+        session, factory, filters = self._session(), self._mcp._factory, self._mcp._filters
+        note = f"{self._name} is {session.state.value}" if session.client is None else ""
+        entries = session.catalog.tools.values() if session.client is not None else ()
+        shown = [entry for entry in entries if filters.forbidding(entry) is None]
+        hidden = len(entries) - len(shown)
+        return tool_table(shown, factory, title=f"{self._name}: tools", note=f"{hidden} disabled" if hidden else note)
+
+    def _session(self) -> ServerSession:
+        return self._mcp._host.find(self._name)
+
+
+class Server(Live):
+    """One server's state, logs and switches; its tools are `mcp.SERVER`."""
+
+    def __init__(self, mcp: Mcp, session: ServerSession) -> None:
+        self._mcp = mcp
+        self._session = session
+
+    @property
+    def name(self) -> str:
+        """Its name in this notebook."""
+        return self._session.name
+
+    @property
+    def state(self) -> str:
+        """`disabled`, `stopped`, `starting`, `ready`, `restarting` or `error`."""
+        return self._session.state.value
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol version settled with it; empty while it is not ready."""
+        return self._session.protocol_version
+
+    @property
+    def instructions(self) -> str:
+        """What the server wants a model to know of it."""
+        client = self._session.client
+        return (client.instructions if client else None) or ""
+
+    @property
+    def error(self) -> str:
+        """Its last failure, one line."""
+        return self._session.last_error
+
+    @property
+    def pid(self) -> int | None:
+        """Its process's number."""
+        return self._session.pid
+
+    def logs(self, count: int | None = 50) -> Table:
+        """Its last log lines, oldest first.
+
+        Args:
+            count: At most so many; None for all that are kept (1,000).
+        """
+        rows = [
+            (time.strftime("%H:%M:%S", time.localtime(line.time)), line.source, line.level, line.text)
+            for line in self._session.log.tail(count)
+        ]
+        note = "" if rows else "nothing is logged yet"
+        return Table(("time", "source", "level", "text"), rows, title=f"{self.name}: log", note=note)
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        self._mcp.start(self.name)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._mcp.stop(self.name)
+
+    def restart(self) -> None:
+        """Stop it and start it again."""
+        self._mcp.restart(self.name)
+
+    def __repr__(self) -> str:
+        count = len(self._session.catalog.tools)
+        tools = f"{count} tool{'' if count == 1 else 's'}"
+        return " · ".join(part for part in (self.name, self.state, self.protocol_version, tools, self.error) if part)
+
+
+class Servers(Live):
+    """The servers of this notebook, by name: `mcp.servers["SERVER"]` has state, logs, start, stop, restart."""
+
+    COLUMNS = ("server", "state", "era", "tools", "calls", "last error")
+
+    def __init__(self, mcp: Mcp) -> None:
+        self._mcp = mcp
+
+    def __getitem__(self, name: str) -> Server:
+        return Server(self._mcp, self._mcp._host.find(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mcp._host.sessions)
+
+    def __len__(self) -> int:
+        return len(self._mcp._host.sessions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._mcp._host.sessions
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    @property
+    def table(self) -> Table:
+        """One row a server."""
+        rows = [
+            (
+                session.name,
+                session.state.value,
+                session.protocol_version,
+                len(session.catalog.tools),
+                session.calls,
+                session.last_error,
+            )
+            for session in self._mcp._host.sessions.values()
+        ]
+        note = "" if rows else "no servers yet: %mcp load demo"
+        return Table(self.COLUMNS, rows, title="MCP servers", note=note)
+
+    @property
+    def df(self) -> Any:
+        """The table as a DataFrame."""
+        return self.table.df
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self.table._repr_mimebundle_(include, exclude)

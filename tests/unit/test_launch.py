@@ -1,0 +1,38 @@
+"""Which program a definition's command is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.runtime.environment import launch
+
+
+@pytest.fixture
+def other_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Another interpreter, first on the PATH."""
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), os.environ["PATH"]]))
+    return str(program)
+
+
+@pytest.mark.parametrize("origin", ["cell", "script"])
+def test_python_typed_in_a_notebook_or_script_is_its_own_interpreter(
+    origin: str, other_python: str, tmp_path: Path
+) -> None:
+    definition = ServerDefinition(name="time", command="python", args=("-m", "mcp_server_time"), origin=origin)
+
+    assert launch(definition, str(tmp_path)).argv == [sys.executable, "-m", "mcp_server_time"]
+
+
+def test_python_in_a_file_shared_with_other_hosts_is_that_of_the_path(other_python: str, tmp_path: Path) -> None:
+    definition = ServerDefinition(name="time", command="python", origin=str(tmp_path / "mcp.json"))
+
+    assert launch(definition, str(tmp_path)).argv == [other_python]
