@@ -178,7 +178,6 @@ def test_of_many_threads_that_take_a_slot_one_gets_it() -> None:
         (b'{"result":{},"id":7,"jsonrpc":"2.0"} ', 7),
         (b'{"jsonrpc":"2.0","method":"x","id":7}', None),
         (b'{"result":{"id":7}}', None),
-        (b'{"result":{"id":7}', None),
         (b"", None),
     ],
 )
