@@ -227,7 +227,7 @@ async def test_a_call_that_is_given_up_ends_and_the_next_one_works(connect: Conn
 async def test_a_changed_list_is_announced(connect: Connect) -> None:
     async with connect() as connection:
         client = connection.client
-        listening = asyncio.create_task(client.listen()) if client.era.kind == "stateless" else None
+        listening = client.listen() if client.era.kind == "stateless" else None
         fresh = f"fresh_{os.urandom(4).hex()}"  # the HTTP server has seen other tests
         async with asyncio.timeout(PATIENCE):
             while True:  # nobody says when a GET stream is open: until then a change goes unheard
