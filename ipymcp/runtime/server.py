@@ -98,7 +98,6 @@ class Services:
     timing: Timing
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
-    closing: bool = False
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
@@ -158,8 +157,8 @@ class ServerSession:
         Args:
             instead_of: Its predecessor under an older definition, which is ended first.
         """
-        owner = self._owner
-        if owner is not None and not owner.done() and not owner.cancelling():
+        owner = self._owner if self._owner is not None and not self._owner.done() else None
+        if owner is not None and not owner.cancelling():
             return
         self.error = None
         self._move(State.STARTING, "its definition changed" if instead_of else "")
@@ -241,6 +240,15 @@ class ServerSession:
             await asyncio.wait({before})
         if instead_of is not None:
             await instead_of.stop()
+        try:
+            await self._run()
+        except Exception as error:  # a fault of ours; whoever waits for this server must hear of it
+            self.error = ServerError(f"failed by a fault of ipymcp: {error!r}", server=self.name)
+            self.log.add("host", "error", self.error.message)
+            self._move(State.ERROR, self.error.message)
+            raise
+
+    async def _run(self) -> None:
         timing = self._services.timing
         failures = 0
         while True:
@@ -261,7 +269,7 @@ class ServerSession:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
                 retry = self.definition.restart
-            if not retry or failures >= len(timing.retries) or self._services.closing:
+            if not retry or failures >= len(timing.retries):
                 self.error = failure
                 self.log.add("host", "error", failure.message)
                 self._move(State.ERROR, failure.message)

@@ -30,6 +30,10 @@ _STDERR_LINE = 1 << 16
 class ProcessWatch(Protocol):
     """Told of every process, so that none outlives the kernel."""
 
+    def starting(self) -> None:
+        """One is about to be made. Called on a worker thread."""
+        ...
+
     def started(self, process: ServerProcess) -> None:
         """It runs. Called on a worker thread."""
         ...
@@ -129,6 +133,7 @@ class StdioTransport:
             self._writer.close()
 
     def _spawn(self) -> ServerProcess:
+        self._watch.starting()
         process = ServerProcess(self._launch)
         self._watch.started(process)
         return process
