@@ -147,7 +147,9 @@ async def connected(transport: Transport, era: EraChoice) -> AsyncIterator[Conne
 
 
 def stdio() -> StdioTransport:
-    return StdioTransport(Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace())
+    return StdioTransport(
+        Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace()
+    )
 
 
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]

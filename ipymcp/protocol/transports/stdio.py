@@ -92,7 +92,8 @@ class StdioTransport:
         try:
             process = await asyncio.shield(spawn)
         except asyncio.CancelledError:
-            spawn.add_done_callback(self._abandon)
+            await asyncio.wait({spawn})  # the loop may be about to stop, and nobody would end the process
+            self._abandon(spawn)
             raise
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
