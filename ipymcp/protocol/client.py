@@ -144,7 +144,8 @@ class Client:
         """
         slot, future = self._open_request(method, self.era.params(body))
         try:
-            return await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):
+                return await future
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
