@@ -29,6 +29,7 @@ import linecache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from ipymcp.tools.results import ToolResult
@@ -65,8 +66,8 @@ class McpError(Exception):
         hint: What to do about it, one line.
     """
 
-    full_tracebacks: ClassVar[bool] = False
-    """Set by `%config IPyMCP.tracebacks`: show Python's whole traceback instead of two lines."""
+    full_traceback: ClassVar[Callable[[McpError], list[str]] | None] = None
+    """Set by `%config IPyMCP.tracebacks`: draws the whole traceback, which is then shown instead of two lines."""
 
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
@@ -92,9 +93,9 @@ class McpError(Exception):
         return _rebuild, (type(self), self.__dict__)
 
     def _render_traceback_(self) -> list[str]:
-        """The two lines IPython shows. Raising makes IPython fall back to the whole traceback."""
-        if McpError.full_tracebacks:
-            raise self
+        """The two lines IPython shows, or the whole traceback."""
+        if McpError.full_traceback is not None:
+            return McpError.full_traceback(self)
         line = self.line or _cell_line(self.__traceback__)
         second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
         first = f"{type(self).__name__}: {self}"

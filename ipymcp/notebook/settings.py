@@ -30,7 +30,7 @@ class IPyMCP(Configurable):
         self._on_namespace: Callable[[], None] = _nothing
         super().__init__(**kwargs)
         self._on_namespace = on_namespace
-        McpError.full_tracebacks = self.tracebacks
+        self._choose_tracebacks()
 
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:
@@ -41,7 +41,18 @@ class IPyMCP(Configurable):
 
     @observe("tracebacks")
     def _set_tracebacks(self, change: dict[str, Any]) -> None:
-        McpError.full_tracebacks = change["new"]
+        self._choose_tracebacks()
+
+    def _choose_tracebacks(self) -> None:
+        McpError.full_traceback = self._full_traceback if self.tracebacks else None
+
+    def _full_traceback(self, error: McpError) -> list[str]:
+        """As IPython draws it for any other exception."""
+        shell: Any = self.parent
+        lines: list[str] = shell.InteractiveTB.structured_traceback(
+            type(error), error, error.__traceback__, tb_offset=1
+        )
+        return lines
 
     @observe("namespace")
     def _set_namespace(self, change: dict[str, Any]) -> None:
