@@ -19,7 +19,7 @@ from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
-from ipymcp.runtime.reaper import Reaper, end_all_now
+from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession, Services, State, Timing
 from ipymcp.version import __version__
 
@@ -247,10 +247,8 @@ class Host:
         """At the interpreter's exit: no process of ours is left, and it takes two seconds at most."""
         if not self.loop.is_running:
             return
-        self._services.closing = True
-        for session in self.sessions.values():
-            session.close_input()
-        end_all_now(self._reaper.processes)
+        self.loop.freeze()
+        self._reaper.end_all([session.close_input for session in self.sessions.values()])
 
     def close_in_fork(self) -> None:
         """In a forked child: the servers are the parent's. Let go of their pipes."""
@@ -274,6 +272,6 @@ def _end_with_process(host: Host) -> None:
             alive.close_in_fork()
 
     atexit.register(at_exit)
-    weakref.finalize(host, atexit.unregister, at_exit)
+    weakref.finalize(host, atexit.unregister, at_exit).atexit = False  # it would run first, and unregister us
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)

@@ -27,6 +27,7 @@ __all__ = ["BackgroundLoop"]
 T = TypeVar("T")
 _PULSE = 0.2
 _WORKERS = 4
+_FREEZING = 0.3
 
 
 class BackgroundLoop:
@@ -157,6 +158,17 @@ class BackgroundLoop:
         loop.call_soon_threadsafe(loop.stop)
         if thread is not threading.current_thread():
             thread.join(timeout=2)
+
+    def freeze(self) -> None:
+        """At the interpreter's exit: have the loop do nothing any more; what it awaits has no threads to run in."""
+        frozen = threading.Event()
+
+        def freeze() -> None:
+            frozen.set()
+            threading.Event().wait()
+
+        self.call(freeze)
+        frozen.wait(_FREEZING)
 
     def _send_parcels(self) -> None:
         parcels, self._parcels = self._parcels, {}

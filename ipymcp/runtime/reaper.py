@@ -1,4 +1,4 @@
-"""No process of a server outlives the kernel: the kernel's side of the reaper, and the end at interpreter exit."""
+"""No process of a server outlives the kernel: the kernel's side of the reaper, and the interpreter's exit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipymcp.protocol.transports.process import SIGKILL, end_descendants, outsiders
+from ipymcp.protocol.transports.process import SIGKILL, end_descendants, living, outsiders
 from ipymcp.runtime import reaper_child
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ipymcp.protocol.transports.process import ServerProcess
 
-__all__ = ["Reaper", "end_all_now"]
+__all__ = ["Reaper"]
 
 _EXIT_NOTICE = 0.4
 _EXIT_TERM = 0.8
@@ -40,6 +40,10 @@ class Reaper:
         """The servers' processes now alive."""
         return list(self._processes.values())
 
+    def starting(self) -> None:
+        """A process is about to be made: be there before it is."""
+        self._tell("")
+
     def started(self, process: ServerProcess) -> None:
         """Put its group on the list."""
         self._processes[process.pid] = process
@@ -50,6 +54,29 @@ class Reaper:
         self._processes.pop(process.pid, None)
         if self._pipe is not None:  # else it was closed meanwhile, and has nothing to forget
             self._tell(f"- {process.pid}\n")
+
+    def end_all(self, close_inputs: Iterable[Callable[[], None]]) -> None:
+        """At the interpreter's exit: end all processes, strays too, within two seconds.
+
+        Args:
+            close_inputs: Each closes one server's input.
+        """
+        processes = self.processes
+        strays = outsiders(process.pid for process in processes) if processes else []  # while they have a parent
+        for close in close_inputs:
+            close()
+        alive = _wait(processes, _EXIT_NOTICE)
+        for process in alive:
+            process.signal_group(signal.SIGTERM)
+        alive = _wait(alive, _EXIT_TERM)
+        for process in alive:
+            process.signal_group(SIGKILL)
+        alive = _wait(alive, 0.2)
+        if strays:
+            end_descendants(strays, 0.3)
+        for process in processes:
+            if process not in alive:
+                self.ended(process)
 
     def close(self) -> None:
         """Let the reaper go; it ends whatever is still on its list."""
@@ -64,7 +91,8 @@ class Reaper:
             process.returncode = process.returncode or 0  # it ends by itself; nobody waits for it any more
 
     def close_in_fork(self) -> None:
-        """In a forked child: let go of the pipe, or the reaper would outlive the kernel with it. Touches no lock."""
+        """In a forked child: let go of the pipe, or the reaper would outlive the kernel with it."""
+        self._lock = threading.Lock()  # another thread of the parent may hold the old one, for ever
         pipe, self._pipe = self._pipe, None
         self._process = None
         self._processes = {}
@@ -112,28 +140,9 @@ class Reaper:
             os.write(self._pipe, f"+ {pid} {reaper_child.start_time(pid)}\n".encode())
 
 
-def end_all_now(processes: Iterable[ServerProcess]) -> None:
-    """At the interpreter's exit: end all of them, strays too, within two seconds. Their inputs are closed already."""
-    alive = list(processes)
-    if not alive:
-        return
-    strays = outsiders(process.pid for process in alive)
-    alive = _wait(alive, _EXIT_NOTICE)
-    for process in alive:
-        process.signal_group(signal.SIGTERM)
-    alive = _wait(alive, _EXIT_TERM)
-    for process in alive:
-        process.signal_group(SIGKILL)
-    _wait(alive, 0.2)
-    end_descendants(strays, 0.3)
-
-
 def _wait(processes: list[ServerProcess], seconds: float) -> list[ServerProcess]:
     """Those still there after at most this long."""
     deadline = time.monotonic() + seconds
-    while processes:
-        processes = [process for process in processes if process.reap() is None or process.signal_group(0)]
-        if time.monotonic() >= deadline:
-            break
+    while (processes := living(processes)) and time.monotonic() < deadline:
         time.sleep(0.01)
     return processes

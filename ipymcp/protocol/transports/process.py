@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import psutil
 
-__all__ = ["SIGKILL", "Grace", "Launch", "ServerProcess", "end_descendants", "outsiders"]
+__all__ = ["SIGKILL", "Grace", "Launch", "ServerProcess", "end_descendants", "living", "outsiders"]
 
 _POLL = 0.02
 SIGKILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -146,21 +146,44 @@ class ServerProcess:
             await asyncio.wait({ended}, timeout=grace.eof)
             self.signal_group(signal.SIGTERM)
             deadline = time.monotonic() + grace.term
-            while time.monotonic() < deadline and not self._gone(ended):
+            while time.monotonic() < deadline and not await self._gone(ended):
                 await asyncio.sleep(_POLL)
         finally:  # also when this very task is cancelled: half an end is none
-            if not self._gone(ended):
+            if not ended.done() or self.reap() is None or self.signal_group(0):
                 self.signal_group(SIGKILL)
         deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline and not self._gone(ended):
+        while time.monotonic() < deadline and not await self._gone(ended):
             await asyncio.sleep(_POLL)
 
-    def _gone(self, ended: asyncio.Future[None]) -> bool:
-        return ended.done() and self.reap() is not None and not self.signal_group(0)
+    async def _gone(self, ended: asyncio.Future[None]) -> bool:
+        if not ended.done():
+            return False
+        return not await asyncio.get_running_loop().run_in_executor(None, living, [self])
 
     def reap(self) -> int | None:
         """Collect the exit code, if it has ended."""
         return self.popen.poll()
+
+
+def living(processes: Sequence[ServerProcess]) -> list[ServerProcess]:
+    """Those of whose groups somebody still runs. Leaders that have ended are reaped."""
+    left = [process for process in processes if process.reap() is None or process.signal_group(0)]
+    if sys.platform != "linux" or all(process.exit_code is None for process in left):
+        return left
+    # A group's orphans that have ended stay in it until somebody reaps them: in some containers that is nobody.
+    running = _running_groups()
+    return [process for process in left if process.pid in running]
+
+
+def _running_groups() -> set[int]:
+    groups: set[int] = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
+                state, _, group = stat.read().rpartition(b")")[2].split()[:3]
+                if state not in (b"Z", b"X"):
+                    groups.add(int(group))
+    return groups
 
 
 def outsiders(pids: Iterable[int]) -> list[psutil.Process]:
