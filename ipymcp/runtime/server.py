@@ -169,12 +169,12 @@ class ServerSession:
         await asyncio.shield(self._services.loop.spawn(self._stop(state), f"ipymcp-stop-{self.name}"))
 
     async def _stop(self, state: State) -> None:
-        owner = self._owner
+        owner, link = self._owner, self._link
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
-            if self._link is not None:  # cancelled while it waited for the end of the process, it did not
-                await self._link.client.aclose()
+            if link is not None:  # cancelled while it waited for the end of the process, it did not
+                await link.client.aclose()
         if self._owner is owner:
             self.error = None
             self._move(state)
