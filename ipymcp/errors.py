@@ -29,6 +29,7 @@ import linecache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from ipymcp.tools.results import ToolResult
@@ -91,10 +92,14 @@ class McpError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__)
 
-    def _render_traceback_(self) -> list[str]:
-        """The two lines IPython shows. Raising makes IPython fall back to the whole traceback."""
+    @property
+    def _render_traceback_(self) -> Callable[[], list[str]]:
+        """What IPython calls for the lines to show; missing where it is to show the whole traceback itself."""
         if McpError.full_tracebacks:
-            raise self
+            raise AttributeError("_render_traceback_")
+        return self._two_lines
+
+    def _two_lines(self) -> list[str]:
         line = self.line or _cell_line(self.__traceback__)
         second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
         first = f"{type(self).__name__}: {self}"

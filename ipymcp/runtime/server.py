@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.protocol.client import EraChoice
     from ipymcp.protocol.eras import Identity
+    from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.loop import BackgroundLoop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 
 import ipymcp
 from ipymcp import ConnectionLost, Mcp, ProtocolError
+from ipymcp.runtime.events import ServerChanged
 from tests import processes, real_servers
 
 PATIENCE = 60
@@ -150,8 +152,39 @@ def test_a_server_killed_in_the_middle_of_a_call_fails_that_call_and_comes_back(
         assert server.pid != pid
 
 
-def test_all_of_them_are_gone_at_the_end(tmp_path: Path) -> None:
-    with ipymcp.connect(real_servers.definitions(real_servers.ALL, tmp_path)) as mcp:
+def test_a_server_from_pypi_killed_while_it_waits_for_somebody_else_fails_that_call_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    fetch = real_servers.definition("fetch", tmp_path)
+    fetch["args"] = [*fetch["args"], "--allow-private-ips"]
+    fetch["env"] = {"NO_PROXY": "127.0.0.1"}
+    with socket.create_server(("127.0.0.1", 0)) as silent, ipymcp.connect({"fetch": fetch}) as mcp:
+        silent.settimeout(PATIENCE)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        pid = mcp.servers["fetch"].pid
+        assert pid is not None
+        with ThreadPoolExecutor(1) as other_thread:
+            outcome = other_thread.submit(mcp.fetch.fetch, address)
+            with silent.accept()[0]:
+                os.kill(pid, signal.SIGKILL)
+                with pytest.raises(ConnectionLost, match=r"^fetch\.fetch: the server was ended by SIGKILL"):
+                    outcome.result(timeout=5)
+        with pytest.raises(ipymcp.ToolError, match=r"^fetch\.fetch: "):
+            mcp.fetch.fetch("nonsense")
+        assert mcp.servers["fetch"].pid != pid
+
+
+def test_all_start_at_once_and_none_is_left_at_the_end(tmp_path: Path) -> None:
+    with ipymcp.connect() as mcp:
+        running_at_first_ready: list[int] = []
+
+        def heard(event: object) -> None:
+            if isinstance(event, ServerChanged) and event.state == "ready" and not running_at_first_ready:
+                running_at_first_ready.append(sum(mcp.servers[name].pid is not None for name in mcp))
+
+        mcp._host.events.subscribe(heard)
+        mcp.load(real_servers.definitions(real_servers.ALL, tmp_path))
+        assert running_at_first_ready[0] > 3
         children = [psutil.Process(mcp.servers[name].pid) for name in mcp]
         assert len(children) == len(real_servers.ALL)
 
