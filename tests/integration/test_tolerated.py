@@ -305,8 +305,8 @@ def test_a_flood_of_requests_from_a_server_that_does_not_read_is_bounded(monkeyp
 def on(method, message):
     if method == "tools/list":
         say(id=message["id"], result={"tools": tools})
-        for _ in range(5000):
-            say(id="x" * 1000, method="ping")
+        for number in range(5000):
+            say(id=f"{number}-" + "x" * 1000, method="ping")
         threading.Event().wait()
 """
     with connected({}, load=False) as mcp, News(mcp) as news:

@@ -14,7 +14,7 @@ Around the messages
   id-as=string|float   the ids of answers as "7" or 7.0
   crlf                 lines end in CR LF
   chunks=N             write N bytes at a time
-  batch                every answer as an array of one, with a log message beside it
+  batch                every answer but that to initialize as an array, with a log message beside it
 Around the answers
   twice                every tools/call is answered twice; the second says so
   unknown-id           before every answer, answers to the ids 999999 and "nobody"
@@ -107,7 +107,8 @@ class Output:
             message["id"] = {"string": str, "float": float}[self.words["id-as"]](message["id"])
         if "id-last" in self.words:
             message["id"] = message.pop("id")
-        if "batch" in self.words:
+        opening = "error" in message or "protocolVersion" in message["result"]
+        if "batch" in self.words and not opening:
             log = {
                 "jsonrpc": "2.0",
                 "method": "notifications/message",
