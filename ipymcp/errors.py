@@ -66,8 +66,8 @@ class McpError(Exception):
         hint: What to do about it, one line.
     """
 
-    full_traceback: ClassVar[Callable[[McpError], list[str]] | None] = None
-    """Set by `%config IPyMCP.tracebacks`: draws the whole traceback, which is then shown instead of two lines."""
+    full_tracebacks: ClassVar[bool] = False
+    """Set by `%config IPyMCP.tracebacks`: show Python's whole traceback instead of two lines."""
 
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
@@ -92,10 +92,14 @@ class McpError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__)
 
-    def _render_traceback_(self) -> list[str]:
-        """The two lines IPython shows, or the whole traceback."""
-        if McpError.full_traceback is not None:
-            return McpError.full_traceback(self)
+    @property
+    def _render_traceback_(self) -> Callable[[], list[str]]:
+        """What IPython calls for the lines to show; missing where it is to show the whole traceback itself."""
+        if McpError.full_tracebacks:
+            raise AttributeError("_render_traceback_")
+        return self._two_lines
+
+    def _two_lines(self) -> list[str]:
         line = self.line or _cell_line(self.__traceback__)
         second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
         first = f"{type(self).__name__}: {self}"

@@ -192,7 +192,8 @@ class Kernel:
         self._python = kernel_python(name)
         # The newest kernel runs ipymcp from the checkout, the others the wheel that was installed in them.
         checkout = {"PYTHONPATH": str(ROOT)} if name == "kernel-7" else {}
-        self._env = _environment(self._python, folder, {**checkout, **(env or {})})
+        self.environment = _environment(self._python, folder, {**checkout, **(env or {})})
+        """Its process's environment variables."""
         self._log = (folder / "kernel.log").open("ab")
         self.pid = 0
         """The id of the kernel's process; after its end, the one it had."""
@@ -215,7 +216,7 @@ class Kernel:
             kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(specs)], ensure_native_kernel=False),
             connection_file=str(self.folder / "connection.json"),
         )
-        self._manager.start_kernel(env=self._env, cwd=str(self.folder), stdout=self._log, stderr=self._log)
+        self._manager.start_kernel(env=self.environment, cwd=str(self.folder), stdout=self._log, stderr=self._log)
         try:
             self._connect()
         except BaseException:

@@ -65,7 +65,7 @@ class Extension:
             del self.ip.user_ns[self._bound]
             self.ip.user_ns_hidden.pop(self._bound, None)
         mcp._host.presenter = None
-        McpError.full_traceback = None
+        McpError.full_tracebacks = False
         mcp.close()
 
     def bind(self) -> None:

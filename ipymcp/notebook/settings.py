@@ -30,7 +30,7 @@ class IPyMCP(Configurable):
         self._on_namespace: Callable[[], None] = _nothing
         super().__init__(**kwargs)
         self._on_namespace = on_namespace
-        self._choose_tracebacks()
+        McpError.full_tracebacks = self.tracebacks
 
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:
@@ -41,18 +41,7 @@ class IPyMCP(Configurable):
 
     @observe("tracebacks")
     def _set_tracebacks(self, change: dict[str, Any]) -> None:
-        self._choose_tracebacks()
-
-    def _choose_tracebacks(self) -> None:
-        McpError.full_traceback = self._full_traceback if self.tracebacks else None
-
-    def _full_traceback(self, error: McpError) -> list[str]:
-        """As IPython draws it for any other exception."""
-        shell: Any = self.parent
-        lines: list[str] = shell.InteractiveTB.structured_traceback(
-            type(error), error, error.__traceback__, tb_offset=1
-        )
-        return lines
+        McpError.full_tracebacks = change["new"]
 
     @observe("namespace")
     def _set_namespace(self, change: dict[str, Any]) -> None:

@@ -156,11 +156,10 @@ class Host:
             UnknownName: No server of that name.
         """
         known = {**{alias: name for name, alias in self.aliases().items()}, **{name: name for name in self.sessions}}
-        for separator in (".", "__"):
-            owners = [name for name in known if path.startswith(name + separator)]
-            if owners:
-                owner = max(owners, key=len)
-                return self.sessions[known[owner]], path[len(owner) + len(separator) :]
+        owners = [(name, dot) for name in known for dot in (".", "__") if path.startswith(name + dot)]
+        if owners:
+            owner, dot = max(owners, key=lambda found: len(found[0]))
+            return self.sessions[known[owner]], path[len(owner) + len(dot) :]
         server, _, tool = path.partition(".")
         if not tool and server in known:
             session = self.sessions[known[server]]

@@ -157,8 +157,8 @@ class ServerSession:
         Args:
             instead_of: Its predecessor under an older definition, which is ended first.
         """
-        owner = self._owner
-        if owner is not None and not owner.done() and not owner.cancelling():
+        owner = self._owner if self._owner is not None and not self._owner.done() else None
+        if owner is not None and not owner.cancelling():
             return
         self.error = None
         self._move(State.STARTING, "its definition changed" if instead_of else "")
@@ -169,12 +169,12 @@ class ServerSession:
         await asyncio.shield(self._services.loop.spawn(self._stop(state), f"ipymcp-stop-{self.name}"))
 
     async def _stop(self, state: State) -> None:
-        owner = self._owner
+        owner, link = self._owner, self._link
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
-            if self._link is not None:  # cancelled while it waited for the end of the process, it did not
-                await self._link.client.aclose()
+            if link is not None:  # cancelled while it waited for the end of the process, it did not
+                await link.client.aclose()
         if self._owner is owner:
             self.error = None
             self._move(state)
@@ -211,7 +211,7 @@ class ServerSession:
             error.stderr = self.log.last_words(since=self._log_start)
             transport = self._link.transport if self._link else None
             error.exit_code = error.exit_code if error.exit_code is not None else (transport and transport.exit_code)
-            if error.stderr:
+            if error.stderr and not isinstance(error, ProtocolError):
                 error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
             if error.hint is None:
                 variable = forgotten_variable(self.definition, error.stderr)
@@ -240,6 +240,15 @@ class ServerSession:
             await asyncio.wait({before})
         if instead_of is not None:
             await instead_of.stop()
+        try:
+            await self._run()
+        except Exception as error:  # a fault of ours; whoever waits for this server must hear of it
+            self.error = ServerError(f"failed by a fault of ipymcp: {error!r}", server=self.name)
+            self.log.add("host", "error", self.error.message)
+            self._move(State.ERROR, self.error.message)
+            raise
+
+    async def _run(self) -> None:
         timing = self._services.timing
         failures = 0
         while True:

@@ -7,7 +7,7 @@ class of its own, made at the first attribute access; ten thousand tools in a ca
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
@@ -81,6 +81,17 @@ class ToolFactory:
         return known
 
 
+class _Awaited:
+    """The same tool, to be awaited."""  # no property: IPython would show that, not the tool it gives
+
+    @overload
+    def __get__(self, tool: None, kind: type[Tool]) -> _Awaited: ...
+    @overload
+    def __get__(self, tool: Tool, kind: type[Tool]) -> AsyncTool: ...
+    def __get__(self, tool: Tool | None, kind: type[Tool]) -> _Awaited | AsyncTool:
+        return self if tool is None else tool._factory.async_tool(tool)
+
+
 class Tool(Live):
     """A tool of an MCP server, called like a function.
 
@@ -98,10 +109,7 @@ class Tool(Live):
         """Call the tool and wait for its result."""
         return self._prepare(args, kwargs).run()
 
-    @property
-    def aio(self) -> AsyncTool:
-        """The same tool, to be awaited."""
-        return self._factory.async_tool(self)
+    aio = _Awaited()
 
     def submit(self, /, *args: Any, **kwargs: Any) -> Call[ToolResult]:
         """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""

@@ -19,6 +19,7 @@ import pytest
 from tests import kernels, processes
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
+from tests.wire import tapped
 
 every_kernel = pytest.mark.kernels(*KERNELS)
 WITHIN = 0.5
@@ -269,7 +270,7 @@ TERMINAL = ["-m", "IPython", "--simple-prompt", "--no-banner", "--no-confirm-exi
 @pytest.mark.parametrize("code", ["mcp.m.sleep(60)", "await mcp.m.sleep.aio(60)"], ids=["blocked", "awaited"])
 def test_in_a_terminal_an_interrupt_ends_the_call_and_the_server_is_told(tmp_path: Path, code: str) -> None:
     record = tmp_path / "record"
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path), "COLUMNS": "200"}
+    env = tapped({**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path), "COLUMNS": "200"})
     terminal = pexpect.spawn(sys.executable, TERMINAL, env=env, encoding="utf-8", timeout=30, echo=False)
     prompt = r"In \[\d+\]: "
     terminal.expect(prompt)
@@ -325,7 +326,7 @@ with ipymcp.connect({"m": {"command": command[0], "args": command[1:]}}) as mcp:
 def test_in_a_script_an_interrupt_does_what_the_script_says(tmp_path: Path, code: str, output: str) -> None:
     record = tmp_path / "record"
     command = [sys.executable, "-c", SCRIPT, code, *server_command("misbehaving", f"record={record}")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = tapped({**os.environ, "PYTHONPATH": str(ROOT)})
     with subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as script:
         wait_until(lambda: recorded(record, SLEEP) == 1)
         script.send_signal(signal.SIGINT)

@@ -15,6 +15,7 @@ import pytest
 
 import ipymcp
 from ipymcp import ConnectionLost, Mcp, ProtocolError
+from ipymcp.runtime.events import ServerChanged
 from tests import processes, real_servers
 
 PATIENCE = 60
@@ -150,8 +151,17 @@ def test_a_server_killed_in_the_middle_of_a_call_fails_that_call_and_comes_back(
         assert server.pid != pid
 
 
-def test_all_of_them_are_gone_at_the_end(tmp_path: Path) -> None:
-    with ipymcp.connect(real_servers.definitions(real_servers.ALL, tmp_path)) as mcp:
+def test_all_start_at_once_and_none_is_left_at_the_end(tmp_path: Path) -> None:
+    with ipymcp.connect() as mcp:
+        running_at_first_ready: list[int] = []
+
+        def heard(event: object) -> None:
+            if isinstance(event, ServerChanged) and event.state == "ready" and not running_at_first_ready:
+                running_at_first_ready.append(sum(mcp.servers[name].pid is not None for name in mcp))
+
+        mcp._host.events.subscribe(heard)
+        mcp.load(real_servers.definitions(real_servers.ALL, tmp_path))
+        assert running_at_first_ready[0] > 3
         children = [psutil.Process(mcp.servers[name].pid) for name in mcp]
         assert len(children) == len(real_servers.ALL)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import logging
+import queue
 import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from logging.handlers import QueueHandler
 from pathlib import Path
 
 import pandas as pd
@@ -143,11 +146,29 @@ def test_a_cancelled_task_cancels_its_call(mcp: Mcp) -> None:
     assert asyncio.run(main()) == "Echo: next"
 
 
-def test_what_a_server_logs_is_in_its_log(mcp: Mcp) -> None:
-    mcp.sdk1.log("a word of warning", level="warning")
+@pytest.mark.parametrize("name", ["everything", *real_servers.SDKS])
+def test_what_a_server_logs_is_in_its_log_and_in_pythons_logging(mcp: Mcp, name: str) -> None:
+    heard: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    logger, handler = logging.getLogger(f"ipymcp.server.{name}"), QueueHandler(heard)
+    handler.addFilter(lambda record: record.getMessage().startswith("server: "))  # not its stderr
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        if name == "everything":
+            mcp.everything.toggle_simulated_logging()
+        else:
+            mcp[name].log("a word of warning", level="warning")
+        record = heard.get(timeout=20)
+        if name == "everything":
+            mcp.everything.toggle_simulated_logging()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
 
-    lines = [(line["source"], line["level"], line["text"]) for line in mcp.servers["sdk1"].logs(None)]
-    assert ("server", "warning", "a word of warning") in lines
+    told = [f"server: {line['text']}" for line in mcp.servers[name].logs(None) if line["source"] == "server"]
+    assert record.getMessage() == told[0]
+    if name != "everything":
+        assert (record.levelname, told) == ("WARNING", ["server: a word of warning"])
 
 
 # -- filesystem -------------------------------------------------------------------------------------------------------

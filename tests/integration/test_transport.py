@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -38,16 +39,17 @@ def anyio_backend() -> str:
 
 
 @contextlib.contextmanager
-def http_server(*arguments: str) -> Iterator[str]:
-    """The address of the SDK's own HTTP server."""
-    command = server_command("sdk2", "--http", "0", *arguments)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+def serving(command: list[str], marker: str, **env: str) -> Iterator[str]:
+    """Run an HTTP server; gives the first line of its standard error that holds `marker`, which says that it is up."""
+    with subprocess.Popen(
+        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
-        url = process.stderr.readline().strip()
+        line = next(line.strip() for line in process.stderr if marker in line)
         drain = threading.Thread(target=process.stderr.read, daemon=True)
         drain.start()
         try:
-            yield url
+            yield line
         finally:
             process.kill()
             drain.join()
@@ -55,14 +57,26 @@ def http_server(*arguments: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with http_server() as url:
+    """The SDK's own HTTP server, which speaks both eras."""
+    with serving(server_command("sdk2", "--http", "0"), "http://") as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def json_url() -> Iterator[str]:
-    with http_server("--json") as url:
+    """The same, answering by JSON."""
+    with serving(server_command("sdk2", "--http", "0", "--json"), "http://") as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def old_url() -> Iterator[str]:
+    """A server from npm that knows the handshake only."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [*server_command("everything")[:-1], "streamableHttp"]
+    with serving(command, "listening on port", PORT=str(port)):
+        yield f"http://127.0.0.1:{port}/mcp"
 
 
 # -- a connection -----------------------------------------------------------------------------------------------------
@@ -215,7 +229,7 @@ async def test_a_call_that_is_given_up_ends_and_the_next_one_works(connect: Conn
 async def test_a_changed_list_is_announced(connect: Connect) -> None:
     async with connect() as connection:
         client = connection.client
-        listening = asyncio.create_task(client.listen()) if client.era.kind == "stateless" else None
+        listening = client.listen() if client.era.kind == "stateless" else None
         fresh = f"fresh_{os.urandom(4).hex()}"  # the HTTP server has seen other tests
         async with asyncio.timeout(PATIENCE):
             while True:  # nobody says when a GET stream is open: until then a change goes unheard
@@ -310,6 +324,9 @@ async def test_answers_come_as_json_too(json_url: str, era: EraChoice) -> None:
         assert await connection.ask("echo", text="plain") == "plain"
 
 
-async def test_the_newest_era_is_found(url: str) -> None:
+async def test_the_newest_era_a_server_has_is_found(url: str, old_url: str) -> None:
     async with connected(HttpTransport(url), "auto") as connection:
         assert connection.client.era.version == "2026-07-28"
+    async with connected(HttpTransport(old_url), "auto") as connection:
+        assert connection.client.era.version == "2025-11-25"
+        assert await connection.ask("echo", message="old") == "Echo: old"

@@ -174,6 +174,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[bytes]:
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line.removeprefix(b"data:").strip())
-            elif not line.strip() and any(data):
-                yield b"\n".join(data)
+            elif not line.strip():
+                if any(data):
+                    yield b"\n".join(data)
                 data.clear()

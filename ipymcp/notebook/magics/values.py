@@ -169,6 +169,8 @@ def _has_bare_keys(node: ast.expr) -> bool:
     """Whether a dict display, here or nested as a value, has a bare word as a key."""
     if isinstance(node, ast.Dict):
         return any(isinstance(key, ast.Name) for key in node.keys) or any(map(_has_bare_keys, node.values))
+    if isinstance(node, ast.BinOp):  # to Python, `// a comment` of JSON5 is a division
+        return _has_bare_keys(node.left)
     return isinstance(node, ast.List) and any(map(_has_bare_keys, node.elts))
 
 

@@ -6,7 +6,6 @@ Source: MCP 2025-11-25 transports (stdio); 2026-07-28 transports/stdio.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +13,7 @@ from ipymcp.errors import ConnectionLost, ResultTooLarge
 from ipymcp.protocol.rpc import excerpt, find_id
 from ipymcp.protocol.transports.lines import LineSplitter, Oversized
 from ipymcp.protocol.transports.pipes import make_reader, make_writer
-from ipymcp.protocol.transports.process import SIGKILL, Grace, Launch, ServerProcess, end_descendants, outsiders
+from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, outsiders
 
 if TYPE_CHECKING:
     from ipymcp.protocol.transports.base import Message, Receiver
@@ -62,6 +61,7 @@ class StdioTransport:
         self._limit = limit
         self._lines = LineSplitter(limit)
         self._stderr_lines = LineSplitter(_STDERR_LINE)
+        self._spawning: asyncio.Future[ServerProcess] | None = None
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
         self._readers: list[Reader] = []
@@ -90,14 +90,12 @@ class StdioTransport:
 
     async def open(self, receiver: Receiver) -> None:
         """Start the process."""
-        loop = asyncio.get_running_loop()
         self._receiver = receiver
-        spawn = loop.run_in_executor(None, self._spawn)
-        try:
-            process = await asyncio.shield(spawn)
-        except asyncio.CancelledError:
-            spawn.add_done_callback(self._abandon)
-            raise
+        self._spawning = asyncio.get_running_loop().run_in_executor(None, self._spawn)
+        self._adopt(await asyncio.shield(self._spawning))
+
+    def _adopt(self, process: ServerProcess) -> None:
+        loop = asyncio.get_running_loop()
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
         self._writer = make_writer(loop, stdin, self._input_broken.set)
@@ -118,6 +116,10 @@ class StdioTransport:
     async def aclose(self) -> None:
         """Close the server's input and see it end, by force if it must be."""
         self._closing.set()
+        if self._spawning is not None and self._supervisor is None:  # the start was given up meanwhile, or failed
+            await asyncio.wait({self._spawning})
+            if self._spawning.exception() is None and self._process is None:
+                self._adopt(self._spawning.result())
         if self._supervisor is not None:
             await asyncio.shield(self._supervisor)
 
@@ -137,17 +139,6 @@ class StdioTransport:
         process = ServerProcess(self._launch)
         self._watch.started(process)
         return process
-
-    def _abandon(self, spawn: asyncio.Future[ServerProcess]) -> None:
-        """The start was given up while the process was being made: end what came of it."""
-        if spawn.cancelled() or spawn.exception() is not None:
-            return
-        process = spawn.result()
-        for fd in process.detach_pipes():
-            os.close(fd)
-        process.signal_group(SIGKILL)
-        process.popen.wait()
-        self._watch.ended(process)
 
     async def _supervise(self, process: ServerProcess) -> None:
         """From the start to the end of the process, whoever brings that about."""

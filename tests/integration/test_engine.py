@@ -1,0 +1,556 @@
+"""Hosts, sessions and calls in one process, without a kernel: lives, environments, threads, loops, forks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+import ipymcp
+from ipymcp import errors
+from tests import processes
+from tests.bad_servers import PATIENCE, News, bad, connected, log_of, pid_of, runs
+from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
+
+
+def environment_of(mcp: ipymcp.Mcp, name: str) -> dict[str, str]:
+    return mcp[name].env().data["environ"]
+
+
+# -- lives ------------------------------------------------------------------------------------------------------------
+
+
+def test_servers_start_side_by_side() -> None:
+    with connected({f"s{n}": bad("delay=tools/list:0.5") for n in range(8)}, load=False) as mcp:
+        began = time.monotonic()
+        mcp.load({f"s{n}": bad("delay=tools/list:0.5") for n in range(8)})
+        assert time.monotonic() - began < 3  # one after the other takes more than 4 s
+        assert [mcp[f"s{n}"].echo(f"{n}").text for n in range(8)] == [f"{n}" for n in range(8)]
+
+
+def test_more_servers_than_may_start_at_once_all_start_also_after_a_close() -> None:
+    definitions = {f"s{n}": bad() for n in range(12)}
+    with connected(definitions) as mcp:
+        assert {server.state for server in map(mcp.servers.__getitem__, mcp.servers)} == {"ready"}
+        mcp.close()
+        mcp.load(definitions)
+        assert {server.state for server in map(mcp.servers.__getitem__, mcp.servers)} == {"ready"}
+
+
+def test_a_server_that_fails_does_not_keep_the_others_from_starting() -> None:
+    with connected({}, load=False) as mcp:
+        with pytest.raises(errors.CommandNotFound):
+            mcp.load({"one": {"command": "no-such-program"}, "two": bad()})
+        assert mcp.two.echo("x").text == "x"
+
+
+def test_loading_twice_is_a_no_op_and_a_changed_definition_restarts(tmp_path: Path) -> None:
+    count = tmp_path / "runs"
+    with connected({"one": bad(f"runs={count}")}) as mcp, News(mcp) as news:
+        pid = pid_of(mcp, "one")
+        mcp.load({"one": bad(f"runs={count}")})
+        assert pid_of(mcp, "one") == pid
+        assert news.events == []
+        old = psutil.Process(pid)
+        mcp.load({"one": bad(f"runs={count}", timeout=5)})
+        assert pid_of(mcp, "one") != pid
+        assert not processes.is_alive(old)
+        assert runs(count) == 2
+        assert any(event.detail == "its definition changed" for event in news.events if hasattr(event, "detail"))
+
+
+def test_the_same_server_loaded_from_many_threads_at_once_runs_once(tmp_path: Path) -> None:
+    count = tmp_path / "runs"
+    definitions = [{"one": bad(f"runs={count}", timeout=n)} for n in range(1, 9)]
+    with connected({}, load=False) as mcp:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda definition: mcp.load(definition, wait=False), definitions))
+        mcp.load({"one": mcp_definition(mcp)})
+        alive = [child for child in psutil.Process().children() if "misbehaving.py" in " ".join(child.cmdline())]
+        assert [child.pid for child in alive] == [pid_of(mcp, "one")]
+
+
+def mcp_definition(mcp: ipymcp.Mcp) -> dict[str, object]:
+    definition = mcp._host.sessions["one"].definition
+    return {"command": definition.command, "args": list(definition.args), "timeout": definition.timeout}
+
+
+def test_stop_start_restart_disable_enable_and_unload() -> None:
+    with connected({"one": bad(), "two": bad()}) as mcp:
+        one = mcp.servers["one"]
+        first = pid_of(mcp, "one")
+        mcp.stop("one")
+        assert (one.state, one.pid is None or not psutil.pid_exists(first)) == ("stopped", True)
+        mcp.start("one")
+        second = pid_of(mcp, "one")
+        assert (one.state, second != first) == ("ready", True)
+        mcp.start("one")
+        assert pid_of(mcp, "one") == second
+        mcp.restart("one")
+        assert pid_of(mcp, "one") not in (first, second)
+        mcp.disable("one")
+        assert one.state == "disabled"
+        mcp.enable("one")
+        assert mcp.one.echo("x").text == "x"
+        mcp.disable("one.ech*")
+        with pytest.raises(errors.PolicyError) as caught:
+            mcp.one.echo("x")
+        assert str(caught.value) == "one.echo: is disabled by 'one.ech*'"
+        assert caught.value.hint == "%mcp enable one.echo"
+        mcp.enable("one.ech*")
+        assert mcp.one.echo("x").text == "x"
+        mcp.unload("one")
+        assert list(mcp.servers) == ["two"]
+        with pytest.raises(errors.UnknownName):
+            mcp.one.echo("x")
+        assert mcp.two.echo("x").text == "x"
+
+
+def test_a_disabled_definition_is_known_and_not_started() -> None:
+    with connected({}, load=False) as mcp:
+        mcp.load({"one": bad(disabled=True)}, wait=False)
+        assert mcp.servers["one"].state == "disabled"
+        mcp.enable("one")
+        assert mcp.one.echo("x").text == "x"
+
+
+def test_starts_and_stops_from_many_threads_end_in_a_state_that_works() -> None:
+    with connected({"one": bad()}) as mcp:
+        with ThreadPoolExecutor(8) as pool:
+            wanted = [mcp.stop, mcp.start, mcp.restart] * 6
+            ended = [pool.submit(word, "one") for word in wanted]
+        for future in ended:
+            assert future.exception() is None or isinstance(future.exception(), errors.ServerStopped)
+        mcp.start("one")
+        assert mcp.one.echo("x").text == "x"
+        alive = [child for child in psutil.Process().children() if "misbehaving.py" in " ".join(child.cmdline())]
+        assert len(alive) == 1
+
+
+def test_a_server_is_stopped_while_it_starts() -> None:
+    with connected({}, load=False) as mcp:
+        mcp.load({"one": bad("mute")}, wait=False)
+        mcp.stop("one")
+        assert mcp.servers["one"].state == "stopped"
+
+
+def test_a_call_in_flight_fails_when_its_server_is_stopped() -> None:
+    with connected({"one": bad()}) as mcp:
+        call = mcp.one.sleep.submit(60)
+        mcp.stop("one")
+        with pytest.raises(errors.ConnectionLost) as caught:
+            call.result(PATIENCE)
+        assert caught.value.message == "the server was stopped"
+
+
+def test_an_attribute_of_a_starting_server_waits_for_it() -> None:
+    with connected({}, load=False) as mcp:
+        mcp.load({"one": bad("delay=tools/list:0.3")}, wait=False)
+        assert mcp.servers["one"].state == "starting"
+        assert mcp.one.echo("x").text == "x"
+
+
+# -- environments -----------------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_given_the_allowed_variables_and_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERRING_TOKEN", "secret")
+    monkeypatch.setenv("LC_HERRING", "C")
+    monkeypatch.setenv("HTTPS_PROXY", "")
+    with connected({"one": bad(env={"OWN": "1", "HOME": "/nowhere"})}) as mcp:
+        given = environment_of(mcp, "one")
+        assert "HERRING_TOKEN" not in given
+        assert (given["OWN"], given["HOME"], given["LC_HERRING"], given["HTTPS_PROXY"]) == ("1", "/nowhere", "C", "")
+        assert not {name for name in given if name.startswith(("IPYMCP", "PYTHONPATH", "JPY_"))}
+
+
+@pytest.mark.parametrize(("inherit", "expected"), [(True, {"A", "B"}), (["HERRING_A"], {"A"}), (False, set())])
+def test_inherit_env_passes_on_all_some_or_none(
+    inherit: object, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERRING_A", "1")
+    monkeypatch.setenv("HERRING_B", "1")
+    with connected({"one": bad(inherit_env=inherit)}) as mcp:
+        given = environment_of(mcp, "one")
+        assert {name.removeprefix("HERRING_") for name in given if name.startswith("HERRING_")} == expected
+
+
+def test_a_server_has_no_relative_folders_on_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f".::bin:{os.environ['PATH']}:")
+    with connected({"one": bad(), "all": bad(inherit_env=True)}) as mcp:
+        for name in ("one", "all"):
+            assert [part for part in environment_of(mcp, name)["PATH"].split(":") if not os.path.isabs(part)] == []
+
+
+def test_a_program_in_the_working_folder_is_not_taken_for_one_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "herring").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "herring").chmod(0o755)
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    with connected({}, load=False) as mcp, pytest.raises(errors.CommandNotFound):
+        mcp.load({"one": {"command": "herring"}})
+
+
+def test_a_server_has_only_its_own_three_files() -> None:
+    with connected({"one": bad()}) as mcp:
+        mcp.load({"two": bad()})
+        assert mcp.two.env().data["fds"] == [0, 1, 2]
+
+
+def test_servers_run_in_the_hosts_folder_their_files_or_their_cwd(tmp_path: Path) -> None:
+    for name in ("home", "project/sub", "away"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "project/mcp.json").write_text(
+        ipymcp_json({"filed": bad(), "below": bad(cwd="sub"), "away": bad(cwd=str(tmp_path / "away"))})
+    )
+    with connected({"typed": bad(), "tilde": bad(cwd="~")}, folder=tmp_path / "home") as mcp:
+        mcp.load(tmp_path / "project/mcp.json")
+        folders = {name: mcp[name].env().data["cwd"] for name in mcp}
+        assert folders == {
+            "typed": str(tmp_path / "home"),
+            "tilde": os.path.expanduser("~"),
+            "filed": str(tmp_path / "project"),
+            "below": str(tmp_path / "project/sub"),
+            "away": str(tmp_path / "away"),
+        }
+
+
+def ipymcp_json(servers: dict[str, object]) -> str:
+    return json.dumps({"mcpServers": servers})
+
+
+def test_a_folder_that_does_not_exist_is_said(tmp_path: Path) -> None:
+    with connected({}, folder=tmp_path, load=False) as mcp:
+        with pytest.raises(errors.StartError) as caught:
+            mcp.load({"one": bad(cwd="nowhere")})
+        assert caught.value._render_traceback_() == [
+            f"StartError: one: its folder does not exist: {tmp_path / 'nowhere'}",
+            "  mend cwd in its definition",
+        ]
+
+
+# -- threads and loops ------------------------------------------------------------------------------------------------
+
+
+def test_sixteen_threads_and_many_awaits_at_once_get_their_own_answers() -> None:
+    sizes = [10, 1000, 4000, 4096, 20_000, 200_000]
+    with connected({"one": bad()}) as mcp:
+
+        def call(thread: int) -> bool:
+            texts = [f"{thread}-{n}-" + "x" * sizes[(thread + n) % len(sizes)] for n in range(40)]
+            return all(mcp.one.echo(text).text == text for text in texts)
+
+        async def call_all() -> bool:
+            texts = [f"async-{n}-" + "y" * sizes[n % len(sizes)] for n in range(200)]
+            results = await asyncio.gather(*(mcp.one.echo.aio(text) for text in texts))
+            return [result.text for result in results] == texts
+
+        with ThreadPoolExecutor(17) as pool:
+            asynchronous = pool.submit(asyncio.run, call_all())
+            assert all(pool.map(call, range(16)))
+            assert asynchronous.result()
+        assert not log_of(mcp, "one", "host")
+
+
+def test_connect_in_worker_threads_is_each_threads_own() -> None:
+    def work(number: int) -> str:
+        with ipymcp.connect({"one": bad()}) as mcp:
+            return mcp.one.echo(f"{number}").text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == ["0", "1", "2", "3"]
+
+
+def test_aconnect_under_asyncio_run_leaves_the_loop_free() -> None:
+    async def main() -> list[str]:
+        asyncio.get_running_loop().slow_callback_duration = 0.3
+        async with ipymcp.aconnect({"one": bad()}, {"two": bad()}) as mcp:
+            results = await asyncio.gather(mcp.one.echo.aio("1"), mcp.two.echo.aio("2"))
+            with pytest.raises(errors.RpcError):
+                await mcp.one.refuse.aio()
+            await mcp.stop.aio("one")
+            await mcp.start.aio("one")
+            return [result.text for result in results]
+
+    assert asyncio.run(main()) == ["1", "2"]
+
+
+def test_aconnect_that_fails_stops_what_it_started() -> None:
+    async def main() -> None:
+        async with ipymcp.aconnect({"one": bad()}, {"two": {"command": "no-such-program"}}):
+            pytest.fail("not reached")
+
+    with pytest.raises(errors.CommandNotFound):
+        asyncio.run(main())
+
+
+def test_connect_that_fails_stops_what_it_started() -> None:
+    with pytest.raises(errors.CommandNotFound), ipymcp.connect({"one": bad(), "two": {"command": "no-such-program"}}):
+        pytest.fail("not reached")
+
+
+def test_a_cancelled_await_tells_the_server() -> None:
+    async def main(mcp: ipymcp.Mcp) -> list[int]:
+        task = asyncio.create_task(mcp.one.sleep.aio(60))
+        while not mcp.calls:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return (await mcp.one.seen.aio()).data["cancelled"]
+
+    with connected({"one": bad()}) as mcp:
+        assert len(asyncio.run(main(mcp))) == 1
+        assert mcp.calls == []
+
+
+def test_an_awaited_call_has_its_deadline_and_its_progress() -> None:
+    async def main(mcp: ipymcp.Mcp) -> list[float]:
+        heard: list[float] = []
+        tool = mcp.one.progress.options(timeout=1, on_progress=lambda progress: heard.append(progress.progress))
+        await tool.aio(interval=0.02, count=3)
+        with pytest.raises(errors.CallTimeout):
+            await mcp.one.sleep.options(timeout=0.2).aio(60)
+        return heard
+
+    with connected({"one": bad()}) as mcp:
+        assert asyncio.run(main(mcp)) == [1, 2, 3]
+
+
+def test_a_progress_function_that_fails_fails_its_call_and_tells_the_server() -> None:
+    def fail(progress: object) -> None:
+        raise ZeroDivisionError
+
+    with connected({"one": bad()}) as mcp:
+        with pytest.raises(ZeroDivisionError):
+            mcp.one.progress.options(on_progress=fail)(interval=0.01)
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(awaited(mcp.one.progress.options(on_progress=fail)))
+        assert len(mcp.one.seen().data["cancelled"]) == 2
+        assert mcp.calls == []
+
+
+async def awaited(tool: ipymcp.Tool) -> ipymcp.ToolResult:
+    return await tool.aio(interval=0.01)
+
+
+def test_a_submitted_call_gives_result_progress_and_cancel() -> None:
+    heard = []
+    enough = threading.Event()
+
+    def hear(progress: object) -> None:
+        heard.append(progress)
+        if len(heard) == 2:
+            enough.set()
+
+    with connected({"one": bad()}) as mcp:
+        call = mcp.one.sleep.submit(0.3)
+        assert not call.done
+        assert mcp.calls == [call]
+        with pytest.raises(TimeoutError):
+            call.result(0.01)
+        assert call.result(PATIENCE).text == "slept 0.3 s"
+        assert call.result() == call.result()
+        assert call.done
+        running = mcp.one.progress.options(on_progress=hear).submit(interval=0.02)
+        assert enough.wait(PATIENCE)
+        assert running.progress is not None and running.progress.progress >= 2
+        assert mcp.cancel(running.number) == 1
+        with pytest.raises(errors.CallCancelled):
+            running.result()
+        assert mcp.cancel() == 0
+        assert mcp.one.seen().data["cancelled"] == [running._slot.id]
+
+
+def test_a_submitted_call_is_awaited_on_any_loop_by_several() -> None:
+    async def main(call: ipymcp.Call[ipymcp.ToolResult]) -> list[str]:
+        return [result.text for result in await asyncio.gather(wait(call), wait(call), wait(call))]
+
+    async def wait(call: ipymcp.Call[ipymcp.ToolResult]) -> ipymcp.ToolResult:
+        return await call
+
+    with connected({"one": bad()}) as mcp:
+        call = mcp.one.sleep.submit(0.2)
+        assert asyncio.run(main(call)) == ["slept 0.2 s"] * 3
+        assert asyncio.run(main(call)) == ["slept 0.2 s"] * 3
+
+
+def test_a_coroutine_function_hears_progress() -> None:
+    heard: list[float] = []
+    done = threading.Event()
+
+    async def hear(progress: object) -> None:
+        heard.append(progress.progress)
+        if len(heard) == 3:
+            done.set()
+
+    with connected({"one": bad()}) as mcp:
+        mcp.one.progress.options(on_progress=hear)(interval=0.02, count=3)
+        assert done.wait(PATIENCE)
+        assert heard == [1, 2, 3]
+
+
+def test_waiting_on_ipymcps_own_loop_is_refused_and_names_aio() -> None:
+    with connected({"one": bad()}) as mcp:
+        call = mcp.one.sleep.submit(60)
+        for wait in (lambda: mcp.one.echo("x"), lambda: mcp.stop("one"), call.result):
+            error = on_loop_thread(mcp, wait)
+            assert error._render_traceback_() == [
+                "LoopError: a call that waits, made on ipymcp's own loop"
+                if error.where == ""
+                else f"LoopError: {error.where}: a call that waits, made on ipymcp's own loop",
+                "  await its .aio instead",
+            ]
+        assert mcp.one.echo("x").text == "x"
+
+
+def on_loop_thread(mcp: ipymcp.Mcp, function: Callable[[], object]) -> errors.LoopError:
+    caught: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            caught.append(error)
+        done.set()
+
+    mcp._host.loop.loop.call_soon_threadsafe(run)
+    assert done.wait(PATIENCE)
+    assert isinstance(caught[0], errors.LoopError)
+    return caught[0]
+
+
+# -- forks ------------------------------------------------------------------------------------------------------------
+
+
+def in_fork(function: Callable[[], object]) -> str:
+    """What a forked child says of the function, before it ends at once."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            said = repr(function())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_call_in_a_forked_child_is_refused_and_the_parent_goes_on(size: int) -> None:
+    with connected({"one": bad()}) as mcp:
+        said = in_fork(lambda: mcp.one.echo("x" * size))
+        assert said == "LoopError: one.echo: this process was forked after its servers were started"
+        said = in_fork(lambda: mcp.load({"two": bad()}))
+        assert said == "LoopError: this process was forked after ipymcp started"
+        said = in_fork(lambda: asyncio.run(awaited(mcp.one.progress)))
+        assert said == "LoopError: this process was forked after ipymcp started"
+        assert mcp.one.echo("x" * size).text == "x" * size
+        assert mcp.servers["one"].state == "ready"
+
+
+def refused_in_child(answers: object) -> None:
+    try:
+        KEPT["mcp"].one.echo("x")
+    except errors.LoopError as error:
+        answers.put(str(error))
+
+
+KEPT: dict[str, ipymcp.Mcp] = {}
+
+
+def test_a_child_of_multiprocessing_is_refused_and_ends() -> None:
+    context = multiprocessing.get_context("fork")
+    with connected({"one": bad()}) as mcp:
+        KEPT["mcp"] = mcp
+        answers = context.SimpleQueue()
+        child = context.Process(target=refused_in_child, args=(answers,))
+        child.start()
+        child.join(PATIENCE)
+        assert child.exitcode == 0
+        assert "forked" in answers.get()
+        child.close()
+        answers.close()
+        assert mcp.one.echo("x").text == "x"
+        KEPT.clear()
+
+
+def test_a_forked_child_that_lives_on_does_not_keep_a_servers_input_open() -> None:
+    read, write = os.pipe()
+    with connected({"one": bad("ignore-sigterm")}) as mcp:
+        server = psutil.Process(mcp.servers["one"].pid)
+        child = os.fork()
+        if child == 0:
+            os.read(read, 1)
+            os._exit(0)
+        mcp._host.sessions["one"].close_input()
+        processes.wait_until_gone([server], PATIENCE)  # its input has ended: that ends it, though the child lives
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        os.write(write, b"x")
+        os.waitpid(child, 0)
+    os.close(read)
+    os.close(write)
+
+
+def test_a_child_forked_before_the_first_use_has_a_host_of_its_own() -> None:
+    def work() -> str:
+        with ipymcp.connect({"one": bad()}) as mcp:
+            return mcp.one.echo("x").text
+
+    assert in_fork(work) == "'x'"
+
+
+# -- the end of a script ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", "1 / 0"])
+def test_a_script_that_forgets_its_servers_leaves_none(ending: str, tmp_path: Path) -> None:
+    script = (
+        "import ipymcp, sys\n"
+        f"mcp = ipymcp.connect({{'one': {bad('stubborn', 'child')!r}}}).__enter__()\n"
+        "print(mcp.one.pid().data['pid'], flush=True)\n"
+        f"{ending}\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert time.monotonic() - began < 10
+    assert "Traceback" not in done.stderr.replace("ZeroDivisionError", "") or ending == "1 / 0", done.stderr
+    assert "ipymcp" not in done.stderr.replace(str(Path(__file__).parents[2]), ""), done.stderr
+    processes.wait_until_group_gone(int(done.stdout), 1)
+
+
+def test_calls_that_are_over_are_forgotten() -> None:
+    with connected({"one": bad()}) as mcp:
+        for _ in range(3):
+            calls = [mcp.one.echo.submit(f"{n}") for n in range(100)]
+            assert [call.result(PATIENCE).text for call in calls] == [f"{n}" for n in range(100)]
+        assert mcp._host.running == {}
+        assert mcp._host.sessions["one"].client.in_flight == 1  # the subscription

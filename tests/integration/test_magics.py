@@ -1,0 +1,387 @@
+"""The `%mcp` lines that people type, in real kernels: what they do, what they show, and how they fail."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from ipymcp.notebook.magics.dispatch import MODULES
+from tests.environments import server_command
+from tests.integration.notebooks import done, error, opened, text
+from tests.kernels import Kernel
+
+MISBEHAVING = server_command("misbehaving")
+DREAM = """%%mcp call demo.query
+{"table": "penguins", "where": "island = 'Dream'", "limit": n}"""
+
+
+@pytest.fixture(scope="module")
+def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    servers = {
+        "everything": server_command("everything"),
+        **dict.fromkeys(["a.b", "a", "load", "x-y", "x_y"], MISBEHAVING),
+    }
+    with opened(kernel_name, tmp_path_factory.mktemp("magics"), servers) as kernel:
+        done(kernel, "n, i, name, folder = 3, 7, 'Ada', {'path': r'C:\\data'}")
+        yield kernel
+
+
+def echoed(kernel: Kernel, arguments: str, tool: str = "demo.echo") -> str:
+    return ast.literal_eval(text(kernel, f"r = %mcp call {tool} {arguments}\nr.text"))
+
+
+def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:
+    time = " ".join(server_command("time"))
+    own = {"mcpServers": {"own": {"command": MISBEHAVING[0], "args": MISBEHAVING[1:]}}}
+    (kernel.folder / "mcp.json").write_text(json.dumps(own))
+
+    assert done(kernel, f"%mcp load time -- {time}").displays[0]["text/plain"] == "✓ time: ready, 2 tools"
+    assert done(kernel, "%mcp load ./mcp.json").displays[0]["text/plain"] == "✓ own: ready, 13 tools"
+    table = text(kernel, "%mcp").splitlines()
+    assert table[:2] == ["MCP servers", "server      state  era         tools  calls  last error"]
+    assert "everything  ready  2025-11-25  13     0" in table
+    assert "everything.get_sum" in text(kernel, "%mcp tools everything.*")
+    assert "own.refuse" in text(kernel, "%mcp tools")
+    assert '"timezone": "Europe/Paris"' in text(kernel, "%mcp call time.get_current_time timezone=Europe/Paris")
+    assert done(kernel, "r = %mcp call everything.get-sum a=2 b=40").result is None
+    assert text(kernel, "r.text") == "'The sum of 2 and 40 is 42.'"
+    called = text(kernel, "from ipymcp import mcp\nmcp.everything.get_sum(2, 40).text")
+    assert called == "'The sum of 2 and 40 is 42.'"
+    assert '"timezone": "UTC"' in text(kernel, 'await mcp.time.get_current_time.aio("UTC")')
+    assert text(kernel, DREAM).endswith("count: 3")
+    assert "Starting default (STDIO) server" in text(kernel, "%mcp logs everything -n 20")
+    assert "everything  ready" in text(kernel, "%mcp restart everything")
+    done(kernel, "%mcp unload time own;")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ("text=what?", "what?"),
+        ("text=a # a comment", "a"),
+        ("text=a#b", "a#b"),
+        ("text='a # b'", "a # b"),
+        ("text='it''s'", "it's"),
+        ('text="two words"', "two words"),
+        (r"text=C:\data\new", r"C:\data\new"),
+        ("text=1.10", "1.10"),
+        ("text=02139", "02139"),
+        ("text=true", "true"),
+        ("text=$name", "Ada"),
+        ("text='$name'", "$name"),
+        ("text=data/{i}.csv", "data/7.csv"),
+        ('text="{name!r} {i:03}"', "'Ada' 007"),
+        ("text={folder['path']}", r"C:\data"),
+        ("text='{i}'", "{i}"),
+        ('text={"a": [1, 2]}', '{"a": [1, 2]}'),
+        ("text=f(a, b)", "f(a, b)"),
+        ('{"text": "a; b # c"}', "a; b # c"),
+        ("{'text': name + '!'}", "Ada!"),
+    ],
+)
+def test_a_value_is_sent_as_it_was_meant(kernel: Kernel, arguments: str, sent: str) -> None:
+    assert echoed(kernel, arguments) == sent
+
+
+@pytest.mark.parametrize(
+    ("tool", "server"),
+    [
+        *[("demo__echo", "demo"), ("a.b.echo", "a.b"), ("a.b__echo", "a.b"), ("a.echo", "a"), ("load.echo", "load")],
+        *[("load_.echo", "load"), ("x-y.echo", "x-y"), ("x_y.echo", "x_y"), ("x_y_2.echo", "x-y")],
+    ],
+)
+def test_a_tool_is_found_under_every_name_it_has(kernel: Kernel, tool: str, server: str) -> None:
+    assert text(kernel, f"r = %mcp call {tool} text=hi\n(r.server, r.tool, r.text)") == f"('{server}', 'echo', 'hi')"
+
+
+def test_a_line_that_ends_in_a_semicolon_shows_nothing(kernel: Kernel) -> None:
+    assert done(kernel, "%mcp call demo.echo text=a").result is not None
+    body = "%%mcp call demo.echo;\n{'text': 'a'}"
+    for silent in ("%mcp call demo.echo text=a;", "%mcp tools ; # all", "%mcp load demo;", "%mcp start demo;", body):
+        outcome = done(kernel, silent)
+        assert (outcome.result, outcome.displays, outcome.stdout) == (None, [], ""), silent
+    assert text(kernel, "r = %mcp call demo.echo text='kept;';\nr.text") == "'kept;'"
+
+
+def test_lines_stand_in_loops_and_functions_and_see_their_names(kernel: Kernel) -> None:
+    loop = "said = []\nfor i in range(3):\n    r = %mcp call demo.echo text={i}\n    said.append(r.text)\nsaid"
+    assert text(kernel, loop) == "['0', '1', '2']"
+    function = "def f(local):\n    r = %mcp call demo.echo text=$local\n    return r.text\nf('inner')"
+    assert text(kernel, function) == "'inner'"
+    done(kernel, "i = 7")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"table": "penguins", "limit": 3}',
+        "{table: 'penguins', limit: 3,} // JSON5",
+        "{'table': 'penguins', 'limit': n}",
+        "\ndict(\n    table='penguins',\n    limit=n,\n)\n",
+    ],
+)
+def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> None:
+    assert done(kernel, f"%%mcp call --out rows demo.query\n{body}").result is None
+    assert text(kernel, "len(rows['rows'])") == "3"
+
+
+@pytest.mark.parametrize(
+    ("cell", "lines"),
+    [
+        (
+            "%%mcp call demo.query\n{'table': 'penguins',\n  limit: 3 x}",
+            [
+                "ArgumentError: demo.query: line 2, column 10: invalid syntax. Perhaps you forgot a comma?",
+                "  the body is JSON, JSON5, or a Python dict with the notebook's names · in: %%mcp call demo.query",
+            ],
+        ),
+        (
+            "%%mcp call demo.echo\n['a']",
+            [
+                "ArgumentError: demo.echo: the body is a list, not a mapping of arguments",
+                '  write {"argument": value, …} · in: %%mcp call demo.echo',
+            ],
+        ),
+        (
+            "%mcp call demo.query tabel=penguins",
+            [
+                "ArgumentError: demo.query: no argument 'tabel'; did you mean 'table'?",
+                "  query(table: Literal['penguins'], *, where, limit) · in: %mcp call demo.query tabel=penguins",
+            ],
+        ),
+        (
+            "%mcp call demo.echo text=$nam",
+            [
+                "ArgumentError: text: the notebook has no name 'nam'",
+                "  did you mean name? single quotes send the text as it is · in: %mcp call demo.echo text=$nam",
+            ],
+        ),
+        (
+            "%mcp call demo.fail message=oops",
+            [
+                "ToolError: demo.fail: oops",
+                "  the tool's own message; .result has all of it · in: %mcp call demo.fail message=oops",
+            ],
+        ),
+        (
+            "%mcp call demo",
+            [
+                "UnknownName: 'demo' names a server; a tool is demo.TOOL",
+                "  its tools: %mcp tools demo · in: %mcp call demo",
+            ],
+        ),
+        (
+            "%mcp load https://example.org/mcp",
+            [
+                "McpError: https://example.org/mcp is a remote server, which ipymcp does not reach yet",
+                "  load one that has a command · in: %mcp load https://example.org/mcp",
+            ],
+        ),
+        (
+            "%mcp disable demo.ecko",
+            ["UnknownName: no tool matches 'demo.ecko'", "  did you mean 'demo.echo'? · in: %mcp disable demo.ecko"],
+        ),
+        (
+            "%mcp tools fs.*?",
+            [
+                "UnknownName: no tool matches 'fs.*?': there is no server 'fs'",
+                "  %mcp lists the servers · in: %mcp tools fs.*?",
+            ],
+        ),
+        (
+            "%mcp cancel 99999",
+            ["UnknownName: no call 99999 is running", "  running: none · in: %mcp cancel 99999"],
+        ),
+    ],
+)
+def test_what_fails_says_so_in_two_lines(kernel: Kernel, cell: str, lines: list[str]) -> None:
+    assert error(kernel, cell) == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("%mcp call demo.fail message=oops", "mcp.demo.fail(message='oops')"),
+        ("%mcp call demo.query table=x", "mcp.demo.query('x')"),
+        ("%mcp call demo.qury", "mcp.demo.qury"),
+        ("%mcp call demm.query", "mcp.demm.query"),
+        ("%mcp call demo.query table=penguins limit=0", "await mcp.demo.query.aio('penguins', limit=0)"),
+        ("%mcp stop demm", "mcp.stop('demm')"),
+    ],
+)
+def test_a_magic_and_python_fail_alike(kernel: Kernel, line: str, code: str) -> None:
+    (from_line, hint), (from_code, other_hint) = error(kernel, line), error(kernel, code)
+
+    assert from_line == from_code
+    assert hint.removesuffix(f"in: {line}") == other_hint.removesuffix(f"in: {code}")
+
+
+def test_errors_can_be_caught_and_read(kernel: Kernel) -> None:
+    cell = (
+        "import ipymcp\ntry:\n    %mcp call demo.fail message=oops\nexcept ipymcp.ToolError as error:\n"
+        "    caught = error.server, error.tool, error.result.text, error.result.is_error\ncaught"
+    )
+    assert text(kernel, cell) == "('demo', 'fail', 'oops', True)"
+
+
+def test_whole_tracebacks_are_there_for_the_asking(kernel: Kernel) -> None:
+    done(kernel, "%config IPyMCP.tracebacks = True")
+    outcome = kernel.run("mcp.demo.fail()")
+    done(kernel, "%config IPyMCP.tracebacks = False")
+
+    assert outcome.error is not None
+    assert "Traceback (most recent call last)" in outcome.error.traceback
+    assert "mcp.demo.fail()" in outcome.error.traceback
+    assert outcome.stdout == ""
+
+
+def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
+    outcome = kernel.run("%mcp tolls demo")
+
+    assert outcome.error is not None
+    assert outcome.error.ename == "UsageError"
+    assert outcome.stderr == (
+        "UsageError: there is no %mcp tolls; did you mean 'tools'?\n  %mcp tolls demo\n       ^\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%mcp load --no-wiat demo", "there is no option --no-wiat; did you mean --no-wait?"),
+        ("%mcp load --era new demo", "--era is one of auto, legacy, modern, not 'new'"),
+        ("%mcp load", "what to load? demo, a config file, or NAME -- COMMAND ARG…"),
+        ("%mcp load x --", "there is no command after --"),
+        ("%mcp call", "which tool? usage: %mcp call [--timeout S] SERVER.TOOL key=value … | {json}"),
+        ("%mcp call demo.echo hello", "hello is not key=value"),
+        ("%mcp call demo.echo text=a text=b", "text is given twice"),
+        ("%mcp call demo.echo text='a", "the quote opened at column 21 is not closed: 'a"),
+        ("%mcp stop", "give names or --all, one of the two; usage: %mcp stop NAME… | --all"),
+        ("%mcp stop demo --all", "give names or --all, not both; usage: %mcp stop NAME… | --all"),
+        ("%mcp logs demo 5", "5 is one too many; usage: %mcp logs [NAME] [-n N]"),
+        ("%mcp logs -n many", "-n needs a number, not 'many'"),
+        ("%mcp cancel all", "a call is named by its number, not 'all'"),
+        ("%mcp help tolls", "there is no %mcp tolls; did you mean 'tools'?"),
+        ("%%mcp tools\nx", "%mcp tools takes no cell: write it with one %"),
+    ],
+)
+def test_usage_errors(kernel: Kernel, line: str, message: str) -> None:
+    assert kernel.run(line).stderr.startswith(f"UsageError: {message}\n")
+
+
+def test_help_shows_every_word_within_a_cells_width(kernel: Kernel) -> None:
+    shown = done(kernel, "%mcp help").stdout
+
+    assert [word for word in MODULES if f"    %mcp {word} " not in shown] == []
+    assert max(map(len, shown.splitlines())) <= 110
+    assert done(kernel, "%mcp help call").stdout == done(kernel, "%mcp call?").stdout
+    assert done(kernel, "%mcp help call").stdout.startswith(
+        "%mcp call [--timeout S] SERVER.TOOL key=value … | {json}\n\n"
+    )
+    assert "%mcp help lists all" in done(kernel, "%mcp?").pager
+
+
+def test_patterns_may_end_in_a_question_mark(kernel: Kernel) -> None:
+    selections = {"demo.ech? demo.?lo?": ["plot", "slow", "echo"], "demo !demo.[!ep]?*": ["plot", "echo"]}
+    for patterns, tools in selections.items():
+        shown = text(kernel, f"%mcp tools {patterns}").splitlines()
+        assert [line.split()[0] for line in shown[2:]] == [f"demo.{tool}" for tool in tools]
+    assert "demo.slow" not in text(kernel, "%mcp tools demo !*.slow")
+
+
+def test_servers_are_stopped_started_switched_off_and_forgotten(kernel: Kernel) -> None:
+    def states() -> dict[str, str]:
+        code = "{name: mcp.servers[name].state for name in ('one', 'two') if name in mcp}"
+        return ast.literal_eval(text(kernel, code))
+
+    command = " ".join(MISBEHAVING)
+    done(kernel, f"%mcp load one -- {command};\n%mcp load two -- {command};")
+    assert "one         stopped" in text(kernel, "%mcp stop one")
+    assert states() == {"one": "stopped", "two": "ready"}
+    assert error(kernel, "%mcp call one.echo text=a") == [
+        "ServerStopped: one: is stopped",
+        "  %mcp start one · in: %mcp call one.echo text=a",
+    ]
+    done(kernel, "%mcp start one;\n%mcp disable tw*;")
+    assert states() == {"one": "ready", "two": "disabled"}
+    assert error(kernel, "mcp.two.echo('a')") == [
+        "ServerStopped: two: is disabled",
+        "  %mcp enable two · in: mcp.two.echo('a')",
+    ]
+    done(kernel, "%mcp enable two;\n%mcp restart one two;")
+    assert states() == {"one": "ready", "two": "ready"}
+    done(kernel, "%mcp unload one two;")
+    assert states() == {}
+
+
+def test_a_tool_is_switched_off_by_either_of_its_names(kernel: Kernel) -> None:
+    assert done(kernel, "%mcp disable everything.get_sum").stdout == "disabled: everything.get_sum\n"
+    refusal = ["PolicyError: everything.get-sum: is disabled by 'everything.get_sum'"]
+    for call in ("%mcp call everything.get-sum a=1 b=2", "mcp.everything.get_sum(1, 2)"):
+        assert error(kernel, call) == [*refusal, f"  %mcp enable everything.get-sum · in: {call}"]
+    assert "get_sum" not in text(kernel, "mcp.tools")
+    assert text(kernel, "mcp.everything").endswith("\n1 disabled")
+    assert done(kernel, "%mcp enable everything.get*").stdout == "enabled: everything.get*\n"
+    assert text(kernel, "mcp.everything.get_sum(1, 2).text") == "'The sum of 1 and 2 is 3.'"
+
+
+def test_running_calls_are_cancelled(kernel: Kernel) -> None:
+    assert done(kernel, "%mcp cancel").stdout == "no call is running\n"
+    done(kernel, "first, second = [mcp.demo.slow.submit(seconds=60) for _ in range(2)]")
+    assert done(kernel, f"%mcp cancel {text(kernel, 'first.number')}").stdout == "cancelled 1 call\n"
+    assert text(kernel, "first.done, second.done") == "(True, False)"
+    assert done(kernel, "%mcp cancel").stdout == "cancelled 1 call\n"
+    assert error(kernel, "second.result()")[0].startswith("CallCancelled: demo.slow: call ")
+    assert text(kernel, "mcp.calls") == "[]"
+
+
+def test_logs_are_asked_for_by_server_and_number(kernel: Kernel) -> None:
+    done(kernel, "for k in range(1, 5):\n    mcp.demo.query('penguins', limit=k)")
+    shown = text(kernel, "%mcp logs demo -n 2").splitlines()
+    assert shown[:2] == ["demo: log", "time      source  level  text"]
+    assert [line.partition("info")[2].strip() for line in shown[2:]] == [
+        "demo: SELECT * FROM penguins LIMIT 3",
+        "demo: SELECT * FROM penguins LIMIT 4",
+    ]
+    everyone = text(kernel, "%mcp logs -n 1000")
+    assert everyone.startswith("MCP logs\ntime      server      source  level")
+    assert text(kernel, "%mcp logs demo -n 0").endswith("nothing is logged yet")
+    assert text(kernel, "list(mcp.servers['demo'].logs(1).df.columns)") == "['time', 'source', 'level', 'text']"
+
+
+def test_stubs_describe_the_tools_to_an_editor(kernel: Kernel) -> None:
+    count, servers = ast.literal_eval(text(kernel, "len(mcp.tools), len(mcp.servers)"))
+    assert done(kernel, "%mcp stubs tools.pyi").stdout == f"{count} tools of {servers} servers in tools.pyi\n"
+    stub = (kernel.folder / "tools.pyi").read_text()
+    ast.parse(stub)
+    assert "def __call__(self, a: float, b: float) -> ToolResult" in stub or "def get_sum(" in stub
+
+
+def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: Path) -> None:
+    cells = ["%load_ext ipymcp\n%mcp load demo;", "%mcp call demo.fail message=oops", "mcp.demo.echo('never')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    specs = KernelSpecManager(kernel_dirs=[str(kernel.folder / "kernelspecs")], ensure_native_kernel=False)
+    manager = KernelManager(kernel_name=kernel.name, kernel_spec_manager=specs)
+    client = NotebookClient(notebook, km=manager, resources={"metadata": {"path": str(tmp_path)}})
+    try:
+        with pytest.raises(CellExecutionError, match=r"ToolError: demo\.fail: oops"):
+            client.execute(env=kernel.environment)
+    finally:
+        manager.shutdown_kernel(now=True)
+
+    (failed,) = notebook.cells[1].outputs
+    assert (failed.output_type, failed.ename, failed.evalue) == ("error", "ToolError", "demo.fail: oops")
+    assert failed.traceback == [
+        "ToolError: demo.fail: oops",
+        "  the tool's own message; .result has all of it · in: %mcp call demo.fail message=oops",
+    ]
+    assert notebook.cells[2].outputs == []
