@@ -377,6 +377,7 @@ def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: 
         with pytest.raises(CellExecutionError, match=r"ToolError: demo\.fail: oops"):
             client.execute(env=kernel.environment)
     finally:
+        client.kc.stop_channels()
         manager.shutdown_kernel(now=True)
 
     (failed,) = notebook.cells[1].outputs

@@ -67,3 +67,22 @@ def test_the_nearest_names_are_suggested() -> None:
     assert nearest("PLOT", ["make_plot"]) == "did you mean 'make_plot'?"
     assert nearest("zzz", ["echo"]) == ""
     assert nearest("", ["echo"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("read-file", "read_file"),
+        ("from", "from_"),
+        ("3d", "n3d"),
+        ("_host", "n_host"),
+        ("__len__", "n_len__"),
+        ("", "n_"),
+    ],
+)
+def test_an_alias_is_an_identifier_that_is_none_of_pythons_or_ours(name: str, typed: str) -> None:
+    assert identifier(name) == typed
+
+
+def test_a_name_that_is_an_identifier_keeps_it_and_others_get_a_number() -> None:
+    assert aliases(["x-y", "x_y", "load"], {"load"}) == {"x-y": "x_y_2", "x_y": "x_y", "load": "load_"}
