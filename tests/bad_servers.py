@@ -44,7 +44,9 @@ for line in sys.stdin:
     message = json.loads(line)
     method = message["method"]
     result = {
-        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}},
+        "initialize": {
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}
+        },
         "server/discover": {
             "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, **complete
         },
