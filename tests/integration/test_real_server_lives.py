@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,28 @@ def test_a_server_killed_in_the_middle_of_a_call_fails_that_call_and_comes_back(
         assert mcp.memory.read_graph()["entities"] == []  # nobody else noticed
         assert ask(mcp, name)
         assert server.pid != pid
+
+
+def test_a_server_from_pypi_killed_while_it_waits_for_somebody_else_fails_that_call_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    fetch = real_servers.definition("fetch", tmp_path)
+    fetch["args"] = [*fetch["args"], "--allow-private-ips"]
+    fetch["env"] = {"NO_PROXY": "127.0.0.1"}
+    with socket.create_server(("127.0.0.1", 0)) as silent, ipymcp.connect({"fetch": fetch}) as mcp:
+        silent.settimeout(PATIENCE)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        pid = mcp.servers["fetch"].pid
+        assert pid is not None
+        with ThreadPoolExecutor(1) as other_thread:
+            outcome = other_thread.submit(mcp.fetch.fetch, address)
+            with silent.accept()[0]:
+                os.kill(pid, signal.SIGKILL)
+                with pytest.raises(ConnectionLost, match=r"^fetch\.fetch: the server was ended by SIGKILL"):
+                    outcome.result(timeout=5)
+        with pytest.raises(ipymcp.ToolError, match=r"^fetch\.fetch: "):
+            mcp.fetch.fetch("nonsense")
+        assert mcp.servers["fetch"].pid != pid
 
 
 def test_all_start_at_once_and_none_is_left_at_the_end(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ class Incoming:
         except ValueError as error:
             yield "json", str(error)
             return
-        if isinstance(value, list) and self._session.revision == "2025-03-26":
-            for item in value:
+        if isinstance(value, list):
+            if self._session.revision != "2025-03-26":
+                yield "batch", f"{self._session.revision} has no batches"
+            for item in value:  # the client reads them all the same
                 yield from self._message(item, at)
-        elif isinstance(value, list):
-            yield "batch", f"{self._session.revision} has no batches"
         else:
             yield from self._message(value, at)
 

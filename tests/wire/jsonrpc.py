@@ -43,6 +43,8 @@ def parse(data: bytes) -> Any:
         raise ValueError("not UTF-8") from None
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     return value
 
 

@@ -102,7 +102,7 @@ def requests(records: Iterable[Record]) -> dict[Any, Request]:
             continue
         try:
             value = json.loads(record.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, dict) and isinstance(item.get("method"), str) and is_id(item.get("id")):
