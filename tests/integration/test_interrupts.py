@@ -187,7 +187,11 @@ def test_interrupting_load_leaves_the_servers_starting(shared: Kernel) -> None:
 def test_interrupting_stop_does_not_keep_the_server_from_stopping(shared: Kernel) -> None:
     shared.run(f"%mcp load tough -- {misbehaving('stubborn')}")
     pid = value(shared, "mcp.tough.pid().data['pid']")
-    cell = start(shared, "print('stopping', flush=True)\n%mcp stop tough")
+    shared.run(
+        "import threading\ndef watch():\n    while mcp._host.sessions['tough'].client: time.sleep(0.01)\n"
+        "    print('stopping', flush=True)"
+    )
+    cell = start(shared, "threading.Thread(target=watch).start()\n%mcp stop tough")
     cell.wait_for_output("stopping")
     interrupt(shared, cell)
     processes.wait_until_group_gone(pid, within=8)
@@ -203,15 +207,14 @@ def test_a_call_that_waits_for_room_in_the_queue_is_interrupted(shared: Kernel, 
     call = "await mcp.full.echo.aio(text)" if await_ else "mcp.full.echo(text)"
     cell = start(
         shared,
-        "text = 'x' * 40_000_000\nrunning = [mcp.full.echo.submit(text) for _ in range(2)]\n"
-        f"print('full', flush=True)\n{call}",
+        f"text = 'x' * 40_000_000\nrunning = mcp.full.echo.submit(text)\nprint('full', flush=True)\n{call}",
     )
     cell.wait_for_output("full")
     outcome = interrupt(shared, cell)
 
     assert outcome.error is not None
     assert outcome.error.ename == ("CancelledError" if await_ else "KeyboardInterrupt")
-    assert value(shared, "len(mcp.calls)") == 2
+    assert value(shared, "len(mcp.calls)") == 1
     assert shared.run("mcp.m.echo('others go on').text").text == "'others go on'"
     shared.run("%mcp unload full")
 
