@@ -98,8 +98,8 @@ _HOMES = {
     "Call": "ipymcp.runtime.calls",
 }
 _lock = threading.Lock()
-_notebook: Mcp | None = None
-"""The notebook's one host."""
+_notebook: Mcp | None = globals().get("_notebook")
+"""The notebook's one host, which stays when `%reload_ext` runs this module again."""
 
 
 def host() -> Mcp:

@@ -152,7 +152,7 @@ class LoadDisplay:
         state = session.state.value
         if session.client is not None:
             count = len(session.catalog.tools)
-            return "✓", "#2a8a4a", session.name, f"ready, {count} tool{'' if count == 1 else 's'}"
+            return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}"
         if session.error is not None:
             message = "did not start" if session.name == self._raised else session.error.message
             return "✗", "#c0392b", session.name, message

@@ -14,9 +14,10 @@ import base64
 import contextlib
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ipymcp.errors import CallTimeout, ConnectionLost, McpError, ProtocolError, RpcError
+from ipymcp.errors import CallTimeout, ConnectionLost, McpError
 from ipymcp.protocol import eras, wire
-from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.protocol.negotiation import negotiate, shaped
 from ipymcp.protocol.rpc import Peer, Slot, excerpt
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
@@ -24,21 +25,15 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.eras import Era, Identity
+    from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.transports.base import Transport
 
-__all__ = ["Client", "EraChoice", "Listener"]
+__all__ = ["Client", "Listener"]
 
-EraChoice = Literal["auto", "legacy", "modern"]
-PROBE_SILENCE = 2.0
-"""Seconds an unanswered `server/discover` waits for company: then `initialize` is sent as well."""
 MAX_PAGES = 1000
 _LOG_LEVEL = "info"
 """Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
-UNSUPPORTED_VERSION = -32022
 METHOD_NOT_FOUND = -32601
-_MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
-_OTHER_ERA = "load it with --era auto"
-_OUR_VERSIONS = f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
 _MAX_UNREAD = 64_000_000
 """Bytes that may wait for a server which asks and does not read; further questions of its go unanswered."""
 _KNOWN_NOTIFICATIONS = frozenset(
@@ -123,100 +118,14 @@ class Client:
             RpcError: The server refused.
         """
         await self._transport.open(self)
-        if era == "legacy":
-            await self._initialize()
-        elif era == "modern":
-            discover = self._discover()
-            await asyncio.wait({discover})
-            if not self._settle_probe(discover):
-                raise ProtocolError("the server does not speak the stateless era", hint=_OTHER_ERA)
-        else:
-            await self._probe()
-
-    async def _probe(self) -> None:
-        """Ask for the modern era first; after a silence ask for the handshake as well. The first success decides."""
-        discover = self._discover()
-        await asyncio.wait({discover}, timeout=PROBE_SILENCE)
-        if discover.done():
-            if not self._settle_probe(discover):
-                await self._initialize()
-            return
-        self.era_was_answered = False
-        initialize = self._ask("initialize", self._initialize_params())
-        pending = {discover, initialize}
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            if discover in done and self._settle_probe(discover):
-                return
-            if initialize in done and (initialize.exception() is None or not pending):
-                self._settle_initialized(initialize.result())
-                return
-        self._settle_initialized(initialize.result())
-
-    def _settle_probe(self, discover: asyncio.Future[Raw]) -> bool:
-        """True if the probe's answer made this a stateless connection; False where the handshake has to be tried."""
-        try:
-            self._settle_discovered(discover.result())
-        except RpcError as error:
-            if error.code not in _MODERN_ERRORS:
-                return False
-            if error.code != UNSUPPORTED_VERSION:
-                raise
-            supported = _supported_versions(error.data)
-            if any(version in eras.HANDSHAKE_VERSIONS for version in supported):
-                return False
-            raise _no_common_version(supported) from error
-        return self.era.kind == "stateless"
-
-    def _discover(self) -> asyncio.Future[Raw]:
-        return self._ask("server/discover", eras.stateless(eras.STATELESS_VERSIONS[0], self._identity).params(b"{}"))
-
-    def _settle_discovered(self, raw: Raw) -> None:
-        result = _shaped(raw, wire.DiscoverResult, "server/discover")
-        version = next((known for known in eras.STATELESS_VERSIONS if known in result.supportedVersions), None)
-        if version is None:
-            if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):
-                return
-            raise _no_common_version(result.supportedVersions)
-        self.era = eras.stateless(version, self._identity)
-        self.capabilities = result.capabilities
-        self.instructions = result.instructions
-        info = result.meta.get("io.modelcontextprotocol/serverInfo")
-        self.server_info = info if isinstance(info, dict) else {}
-
-    async def _initialize(self) -> None:
-        try:
-            answer = await self._ask("initialize", self._initialize_params())
-        except RpcError as error:
-            if error.code != UNSUPPORTED_VERSION:
-                raise
-            supported = _supported_versions(error.data)
-            if any(version in eras.STATELESS_VERSIONS for version in supported):
-                raise ProtocolError("the server does not speak the handshake era", hint=_OTHER_ERA) from error
-            raise _no_common_version(supported) from error
-        self._settle_initialized(answer)
-
-    def _initialize_params(self) -> bytes:
-        return wire.encode(
-            {
-                "protocolVersion": eras.HANDSHAKE_VERSIONS[0],
-                "capabilities": self._identity.capabilities,
-                "clientInfo": self._identity.info,
-            }
-        )
-
-    def _settle_initialized(self, raw: Raw) -> None:
-        result = _shaped(raw, wire.InitializeResult, "initialize")
-        if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
-            raise ProtocolError(
-                f"the server answered with protocol version {result.protocolVersion!r}, which is unknown",
-                hint=_OUR_VERSIONS,
-            )
-        self.era = eras.handshake(result.protocolVersion)
-        self.capabilities = result.capabilities
-        self.server_info = result.serverInfo
-        self.instructions = result.instructions
-        self.notify("notifications/initialized")
+        settled = await negotiate(self._ask, self._identity, era)
+        self.era = settled.era
+        self.era_was_answered = settled.was_answered
+        self.capabilities = settled.capabilities
+        self.server_info = settled.server_info
+        self.instructions = settled.instructions
+        if settled.era.kind == "handshake":
+            self.notify("notifications/initialized")
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -235,7 +144,8 @@ class Client:
         """
         slot, future = self._open_request(method, self.era.params(body))
         try:
-            return await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):
+                return await future
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
@@ -250,7 +160,7 @@ class Client:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             body = wire.encode({"cursor": cursor}) if cursor else b"{}"
-            page = _shaped(await self.request("tools/list", body, timeout=timeout), wire.ListToolsResult, "tools/list")
+            page = shaped(await self.request("tools/list", body, timeout=timeout), wire.ListToolsResult, "tools/list")
             for raw in page.tools:
                 try:
                     tools.append(wire.decode(raw, wire.ToolDefinition))
@@ -479,26 +389,6 @@ class Client:
     def _end(self, reason: str) -> None:
         self._lost = self._lost or reason
         self._peer.fail_all(lambda: ConnectionLost(reason))
-
-
-def _shaped(raw: Raw, kind: type[Any], method: str) -> Any:
-    try:
-        return wire.decode(raw, kind)
-    except ValueError as error:
-        raise ProtocolError(
-            f"the answer to {method} is not what MCP says ({error})", hint="a fault of the server"
-        ) from error
-
-
-def _no_common_version(supported: list[str]) -> ProtocolError:
-    return ProtocolError(
-        f"the server speaks only {', '.join(supported) or 'versions it does not name'}", hint=_OUR_VERSIONS
-    )
-
-
-def _supported_versions(data: object) -> list[str]:
-    supported = _member(data, "supported")
-    return [version for version in supported if isinstance(version, str)] if is_array(supported) else []
 
 
 def _member(value: object, *keys: str) -> Any:

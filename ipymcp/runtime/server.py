@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.protocol.client import EraChoice
     from ipymcp.protocol.eras import Identity
+    from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.loop import BackgroundLoop
@@ -138,6 +138,8 @@ class ServerSession:
         self._log_start = 0
         self._owner: asyncio.Task[None] | None = None
         self._changed: asyncio.Future[None] | None = None
+        self._predecessor: ServerSession | None = None
+        self._is_replaced = False
 
     @property
     def protocol_version(self) -> str:
@@ -160,9 +162,11 @@ class ServerSession:
         owner = self._owner if self._owner is not None and not self._owner.done() else None
         if owner is not None and not owner.cancelling():
             return
+        if instead_of is not None:
+            self._predecessor, instead_of._is_replaced = instead_of, True
         self.error = None
         self._move(State.STARTING, "its definition changed" if instead_of else "")
-        self._owner = self._services.loop.spawn(self._own(owner, instead_of), f"ipymcp-server-{self.name}")
+        self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
 
     async def stop(self, state: State = State.STOPPED) -> None:
         """End it and wait for that; it ends whoever stops waiting. Who starts it meanwhile has the last word."""
@@ -173,11 +177,18 @@ class ServerSession:
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
-            if link is not None:  # cancelled while it waited for the end of the process, it did not
-                await link.client.aclose()
+        if link is not None:  # the owner, cancelled while it waited for the end of the process, did not
+            await link.client.aclose()
+            self._link = None if self._link is link else self._link
+        await self._end_predecessor()
         if self._owner is owner:
             self.error = None
             self._move(state)
+
+    async def _end_predecessor(self) -> None:
+        if self._predecessor is not None:
+            await self._predecessor.stop()
+            self._predecessor = None
 
     async def settled(self) -> None:
         """Wait until it is ready, has failed or was stopped."""
@@ -235,11 +246,10 @@ class ServerSession:
 
     # -- the owner task -----------------------------------------------------------------------------------------------
 
-    async def _own(self, before: asyncio.Task[None] | None, instead_of: ServerSession | None) -> None:
+    async def _own(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait({before})
-        if instead_of is not None:
-            await instead_of.stop()
+        await self._end_predecessor()
         try:
             await self._run()
         except Exception as error:  # a fault of ours; whoever waits for this server must hear of it
@@ -427,7 +437,8 @@ class ServerSession:
         self._changed = None
 
     def _tell(self, detail: str) -> None:
-        self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
+        if not self._is_replaced:
+            self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
 
 
 class _Link:

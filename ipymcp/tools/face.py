@@ -178,7 +178,7 @@ class Mcp(Live):
             return servers or [self._host.find(pattern).name]
         entries = [entry for session in sessions.values() for entry in session.catalog.tools.values()]
         if pattern not in dict(self._filters.rules) and not any(is_named(entry, pattern) for entry in entries):
-            hint = nearest(pattern, [f"{entry.server}.{entry.alias}" for entry in entries])
+            hint = nearest(pattern, [f"{entry.server}.{entry.alias}" for entry in entries], limit=1)
             raise UnknownName(f"no tool matches {pattern!r}", hint=hint or "%mcp tools lists them")
         return []
 

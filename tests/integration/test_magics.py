@@ -363,7 +363,8 @@ def test_stubs_describe_the_tools_to_an_editor(kernel: Kernel) -> None:
     assert done(kernel, "%mcp stubs tools.pyi").stdout == f"{count} tools of {servers} servers in tools.pyi\n"
     stub = (kernel.folder / "tools.pyi").read_text()
     ast.parse(stub)
-    assert "def __call__(self, a: float, b: float) -> ToolResult" in stub or "def get_sum(" in stub
+    assert "everything: Everything" in stub
+    assert "Literal['penguins']" in stub
 
 
 def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: Path) -> None:
@@ -376,6 +377,7 @@ def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: 
         with pytest.raises(CellExecutionError, match=r"ToolError: demo\.fail: oops"):
             client.execute(env=kernel.environment)
     finally:
+        client.kc.stop_channels()
         manager.shutdown_kernel(now=True)
 
     (failed,) = notebook.cells[1].outputs

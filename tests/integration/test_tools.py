@@ -93,8 +93,8 @@ def test_none_is_left_out_where_the_schema_has_no_null(mcp: Mcp) -> None:
         ),
         (
             lambda mcp: mcp.demo.plot(values=[1, float("nan")]),
-            "demo.plot: values[1]: JSON has no NaN",
-            "send None, or leave it out",
+            "demo.plot: values[1]: is nan, which JSON cannot say",
+            "leave it out, or give a number or None",
         ),
     ],
 )

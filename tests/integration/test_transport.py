@@ -16,8 +16,9 @@ import pytest
 
 from ipymcp.errors import ConnectionLost, RpcError
 from ipymcp.protocol import wire
-from ipymcp.protocol.client import Client, EraChoice
+from ipymcp.protocol.client import Client
 from ipymcp.protocol.eras import Identity
+from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess

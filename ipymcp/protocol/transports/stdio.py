@@ -67,6 +67,7 @@ class StdioTransport:
         self._readers: list[Reader] = []
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._input_broken = asyncio.Event()
         self._output_ended = asyncio.Event()
@@ -114,14 +115,19 @@ class StdioTransport:
         return False
 
     async def aclose(self) -> None:
-        """Close the server's input and see it end, by force if it must be."""
+        """Close the server's input and see it end, by force if it must be; that goes on if this is cancelled."""
         self._closing.set()
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._see_it_end(), name="ipymcp-end")
+        await asyncio.shield(self._ending)
+
+    async def _see_it_end(self) -> None:
         if self._spawning is not None and self._supervisor is None:  # the start was given up meanwhile, or failed
             await asyncio.wait({self._spawning})
             if self._spawning.exception() is None and self._process is None:
                 self._adopt(self._spawning.result())
         if self._supervisor is not None:
-            await asyncio.shield(self._supervisor)
+            await self._supervisor
 
     def close_in_fork(self) -> None:
         """In a forked child: let go of the pipes, or the server would never see its input end."""

@@ -1,0 +1,290 @@
+"""ipymcp through the life of a notebook: loaded, reloaded, reset, run as a whole, used from threads and tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import papermill
+import psutil
+import pytest
+
+from tests import kernels, processes
+from tests.environments import ROOT, server_command
+from tests.kernels import KERNELS, Kernel, Outcome
+
+every_kernel = pytest.mark.kernels(*KERNELS)
+HEAVY = ("httpx", "ipywidgets", "jsonschema_rs", "cryptography", "sqlite3", "json5", "pandas", "nest_asyncio")
+M = f"m -- {shlex.join(server_command('misbehaving'))}"
+
+
+def ran(kernel: Kernel, code: str) -> Outcome:
+    outcome = kernel.run(code)
+    assert outcome.status == "ok", outcome.error
+    return outcome
+
+
+def value(kernel: Kernel, expression: str) -> Any:
+    return json.loads(ran(kernel, f"import json; print(json.dumps({expression}))").stdout)
+
+
+@pytest.fixture(scope="module")
+def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """One kernel for the tests that leave it as it was."""
+    with kernels.started(kernel_name, tmp_path_factory.mktemp(kernel_name)) as kernel:
+        ran(kernel, f"%load_ext ipymcp\nimport asyncio, time\n%mcp load demo\n%mcp load {M}")
+        yield kernel
+
+
+# -- loading and unloading --------------------------------------------------------------------------------------------
+
+
+@every_kernel
+def test_loading_imports_nothing_heavy(kernel: Kernel) -> None:
+    known = f"sorted(sys.modules.keys() & {set(HEAVY)!r})"
+    ran(kernel, "import sys")
+    before = value(kernel, known)
+    ran(kernel, "%load_ext ipymcp")
+    assert value(kernel, known) == before
+
+
+PRESENT = """[
+    'mcp' in get_ipython().magics_manager.magics['line'], 'mcp' in get_ipython().magics_manager.magics['cell'],
+    len([one for one in get_ipython().configurables if type(one).__name__ == 'IPyMCP']),
+    len([one for one in getattr(get_ipython().Completer, 'custom_matchers', []) if 'ipymcp' in one.__module__]),
+    len([one for one in get_ipython().input_transformer_manager.token_transformers if 'ipymcp' in one.__module__]),
+    len([one for one in get_ipython().events.callbacks['pre_run_cell'] if 'ipymcp' in repr(one)]),
+    'mcp' in globals(),
+]"""
+
+
+@every_kernel
+def test_loading_twice_changes_nothing_and_unloading_takes_all_back(kernel: Kernel, kernel_name: str) -> None:
+    matchers = 0 if kernel_name == "kernel-colab" else 1  # IPython 7 has none that see the whole line
+    whole = [True, True, 1, matchers, 1, 1, True]
+    ran(kernel, "%load_ext ipymcp")
+    assert value(kernel, PRESENT) == whole
+    ran(kernel, f"%load_ext ipymcp\n%mcp load {M}")
+    assert value(kernel, PRESENT) == whole
+    server = psutil.Process(value(kernel, "mcp.m.pid().data['pid']"))
+
+    assert ran(kernel, "%unload_ext ipymcp").stderr == ""
+    processes.wait_until_gone([server], within=0.5)
+    assert value(kernel, PRESENT) == [False, False, 0, 0, 0, 0, False]
+    gone = kernel.run("%mcp").error
+    assert gone is not None
+    assert "not found" in gone.evalue
+
+    ran(kernel, "%load_ext ipymcp\n%reload_ext ipymcp")
+    assert value(kernel, PRESENT) == whole
+    ran(kernel, "%mcp start m")
+    assert value(kernel, "mcp.m.echo('again').text") == "again"
+
+
+def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
+    ran(kernel, "mcp = 'mine'")
+    assert ran(kernel, "%load_ext ipymcp").stderr == (
+        "ipymcp: the name 'mcp' is yours already; write: from ipymcp import mcp as …\n"
+    )
+    assert value(kernel, "mcp") == "mine"
+    ran(kernel, "%mcp load demo")
+    ran(kernel, "%config IPyMCP.namespace = 'tools'")
+    assert value(kernel, "[mcp, tools.demo.echo('hi').text]") == ["mine", "hi"]
+    ran(kernel, "%config IPyMCP.namespace = 'again'")
+    assert value(kernel, "['tools' in globals(), again.demo.echo('hi').text]") == [False, "hi"]
+    ran(kernel, "again = 'rebound'")
+    ran(kernel, "%unload_ext ipymcp")
+    assert value(kernel, "[mcp, again]") == ["mine", "rebound"]
+
+
+def test_after_a_reset_the_name_is_back(kernel: Kernel) -> None:
+    ran(kernel, f"%load_ext ipymcp\n%mcp load {M}")
+    ran(kernel, "x = 1\n%reset -f")
+    assert value(kernel, "['x' in globals(), mcp.m.echo('after the reset').text]") == [False, "after the reset"]
+
+
+def test_autoreload_leaves_it_alone(kernel: Kernel) -> None:
+    (kernel.folder / "mine.py").write_text("import ipymcp\nword = 'old'\n")
+    ran(kernel, f"%load_ext autoreload\n%autoreload 2\n%load_ext ipymcp\n%mcp load {M}\nimport mine")
+    (kernel.folder / "mine.py").write_text("import ipymcp\nword = 'quite new'\n")
+    os.utime(kernel.folder / "mine.py", (2e9, 2e9))
+    outcome = ran(kernel, "print(mcp.m.echo(mine.word).text)")
+    assert (outcome.stdout, outcome.stderr) == ("quite new\n", "")
+
+
+# -- magics of IPython's own ------------------------------------------------------------------------------------------
+
+
+@every_kernel
+def test_the_magics_that_time_things_work(shared: Kernel) -> None:
+    assert "per loop" in ran(shared, '%timeit -n 2 -r 1 mcp.demo.echo("x")').stdout
+    outcome = ran(shared, '%%time\n%mcp call demo.echo text="timed"')
+    assert "timed" in str(outcome.result)
+    outcome = ran(shared, '%%time\nr = mcp.demo.echo("x")')
+    assert "Wall time" in outcome.stdout
+
+
+@every_kernel
+def test_settings_take_effect(shared: Kernel) -> None:
+    wrong = "mcp.demo.no_such_tool"
+    short = shared.run(wrong)
+    ran(shared, "%config IPyMCP.tracebacks = True")
+    whole = shared.run(wrong)
+    ran(shared, "%config IPyMCP.tracebacks = False")
+    assert short.error is not None
+    assert whole.error is not None
+    assert short.error.ename == whole.error.ename == "UnknownName"
+    assert len(short.error.traceback.splitlines()) <= 3
+    assert "Traceback" in whole.error.traceback
+
+    slow = "mcp.m.progress(interval=0.05, count=16)"
+    assert len(ran(shared, slow).displays) == 1
+    ran(shared, "%config IPyMCP.quiet = True")
+    assert ran(shared, slow).displays == []
+    ran(shared, "%config IPyMCP.quiet = False")
+
+
+# -- threads and tasks ------------------------------------------------------------------------------------------------
+
+
+@every_kernel
+def test_many_calls_at_once_in_tasks_and_in_threads(shared: Kernel) -> None:
+    many = "[r.text for r in await asyncio.gather(*(mcp.m.echo.aio(str(i)) for i in range(100)))]"
+    assert ran(shared, f"texts = {many}\nprint(texts == [str(i) for i in range(100)])").stdout == "True\n"
+    threads = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    texts = [r.text for r in pool.map(mcp.m.echo, map(str, range(100)))]\n"
+        "print(texts == [str(i) for i in range(100)])"
+    )
+    assert ran(shared, threads).stdout == "True\n"
+
+
+@every_kernel
+def test_a_call_in_another_thread_shows_nothing_and_tells_its_progress(shared: Kernel) -> None:
+    outcome = ran(
+        shared,
+        "steps = []\nslow = mcp.m.progress.options(on_progress=lambda p: steps.append(p.progress))\n"
+        "with ThreadPoolExecutor() as pool:\n"
+        "    result = pool.submit(lambda: slow(interval=0.05, count=16)).result()\n"
+        "print(result.text, steps == list(range(1, 17)))",
+    )
+    assert (outcome.stdout, outcome.stderr, outcome.displays) == ("16 steps True\n", "", [])
+
+
+@every_kernel
+def test_progress_of_an_awaited_call_is_shown_in_its_own_cell(shared: Kernel) -> None:
+    first = shared.start("await mcp.m.progress.aio(interval=0.05, count=20)")
+    second = shared.start("print('second')")
+    assert second.wait().displays == []
+    outcome = first.wait()
+    assert [display["text/plain"] for display in outcome.displays] == ["m.progress 20/20 step 20"]
+
+
+@every_kernel
+def test_what_a_submitted_call_prints_and_shows(shared: Kernel) -> None:
+    outcome = ran(
+        shared,
+        "call = mcp.m.progress.submit(interval=0.05, count=14)\nprint(call.done)\n"
+        "result = call.result()\nprint(call.done, result.text, call.progress.message)",
+    )
+    assert (outcome.stdout, outcome.stderr) == ("False\nTrue 14 steps step 14\n", "")
+
+
+def test_the_background_prints_nothing(shared: Kernel) -> None:
+    """Noise, an unknown notification, a server that dies: the log has it, no cell does."""
+    noisy = shlex.join(server_command("misbehaving", "noise=all", "banner", "stderr=200"))
+    ran(shared, f"%mcp load noisy -- {noisy}")
+    assert shared.run("mcp.noisy.die()").error is not None
+    outcome = ran(shared, "time.sleep(0.5)")
+    assert (outcome.stdout, outcome.stderr, outcome.displays) == ("", "", [])
+    ran(shared, "%mcp unload noisy")
+
+
+# -- nested loops -----------------------------------------------------------------------------------------------------
+
+
+def test_the_harmful_nested_loop_is_warned_of_and_calls_work_all_the_same(kernel: Kernel) -> None:
+    ran(kernel, "import nest_asyncio; nest_asyncio.apply()")
+    assert ran(kernel, "%load_ext ipymcp").stderr == (
+        "ipymcp: nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
+        " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)\n"
+    )
+    ran(kernel, f"%mcp load {M}")
+    assert value(kernel, "[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
+
+
+def test_the_harmless_one_is_not(kernel: Kernel) -> None:
+    ran(kernel, "import nest_asyncio2; nest_asyncio2.apply()")
+    assert ran(kernel, "%load_ext ipymcp").stderr == ""
+    ran(kernel, f"%mcp load {M}")
+    assert value(kernel, "[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
+
+
+# -- whole notebooks --------------------------------------------------------------------------------------------------
+
+CELLS = [
+    "%load_ext ipymcp",
+    f"%mcp load {M}",
+    "r = mcp.m.echo('sync')\nr.text",
+    "(await mcp.m.echo.aio('async')).text",
+    "mcp.m.refuse()",
+    "%%mcp call m.echo\n{'text': r.text + ' again'}",
+    "import asyncio\nawait asyncio.sleep(0)\nmcp.m.echo('last').text",
+]
+
+
+def notebook() -> nbformat.NotebookNode:
+    cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+    cells[4].metadata["tags"] = ["raises-exception"]
+    spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec})
+
+
+def results(ran: nbformat.NotebookNode) -> list[str | None]:
+    texts: list[str | None] = []
+    for cell in ran.cells:
+        data = [output.data for output in cell.outputs if output.output_type == "execute_result"]
+        texts.append(data[0]["text/plain"] if data else None)
+    return texts
+
+
+@pytest.fixture
+def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_PATH", str(Path(sys.prefix) / "share" / "jupyter"))
+
+
+@pytest.mark.usefixtures("checkout")
+def test_run_all_goes_through_with_an_error_that_is_expected(tmp_path: Path) -> None:
+    node = notebook()
+    nbclient.NotebookClient(node, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+    assert results(node)[2:4] == ["'sync'", "'async'"]
+    assert node.cells[4].outputs[0].ename == "RpcError"
+    assert "sync again" in (results(node)[5] or "")
+    assert results(node)[6] == "'last'"
+
+
+@pytest.mark.usefixtures("checkout")
+def test_papermill_runs_it_and_stops_at_an_error(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.ipynb", tmp_path / "after.ipynb"
+    node = notebook()
+    failing = node.cells.pop(4)
+    nbformat.write(node, before)
+    done = papermill.execute_notebook(before, after, cwd=tmp_path, progress_bar=False)
+    assert results(done)[2:4] == ["'sync'", "'async'"]
+    assert results(done)[5] == "'last'"
+
+    node.cells.insert(4, failing)
+    nbformat.write(node, before)
+    with pytest.raises(papermill.PapermillExecutionError, match=r"RpcError: m\.refuse: refused"):
+        papermill.execute_notebook(before, after, cwd=tmp_path, progress_bar=False)

@@ -1,0 +1,137 @@
+"""What a cell shows: results by their type, progress, servers as they come."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from tests.environments import server_command
+from tests.integration.notebooks import done, opened
+from tests.kernels import Bundle, Kernel
+
+
+@pytest.fixture(scope="module")
+def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    servers = {"everything": server_command("everything"), "sdk": server_command("sdk2")}
+    with opened(kernel_name, tmp_path_factory.mktemp("results"), servers) as kernel:
+        yield kernel
+
+
+def shown(kernel: Kernel, cell: str) -> Bundle:
+    result = done(kernel, cell).result
+    assert result is not None
+    return result
+
+
+def test_text_is_text(kernel: Kernel) -> None:
+    assert shown(kernel, "mcp.demo.echo('two\\nlines')") == {"text/plain": "ToolResult demo.echo:\ntwo\nlines"}
+    assert shown(kernel, "mcp.sdk.add(1, 2)") == {"text/plain": "ToolResult sdk.add: 3"}
+
+
+def test_markdown_is_drawn_with_nothing_that_runs_or_fetches(kernel: Kernel) -> None:
+    bundle = shown(kernel, "mcp.demo.echo('# Head\\n<script>x</script> ![p](https://e.org/p.png) [a](javascript:b)')")
+
+    assert set(bundle) == {"text/markdown", "text/plain"}
+    assert bundle["text/markdown"].startswith("# Head\n")
+    assert "<script>" not in bundle["text/markdown"] and "![" not in bundle["text/markdown"]
+    assert "javascript:" not in bundle["text/markdown"]
+
+
+def test_data_is_json_and_records_are_a_table(kernel: Kernel) -> None:
+    assert shown(kernel, "mcp.sdk.numbers(count=3)") == {
+        "application/json": [0, 1, 2],
+        "text/plain": "ToolResult sdk.numbers: [0, 1, 2]",
+    }
+    table = shown(kernel, "mcp.demo.query('penguins', limit=1)")
+    assert set(table) == {"text/html", "text/plain"}
+    assert ">Torgersen</td>" in table["text/html"] and "<div>count: 1</div>" in table["text/html"]
+    assert table["text/plain"] == (
+        "ToolResult demo.query:\n"
+        "species  island     bill_length_mm  bill_depth_mm  flipper_length_mm  body_mass_g  sex   year\n"
+        "Adelie   Torgersen  38.6            19.0           185                4350         male  2007\n"
+        "count: 1"
+    )
+
+
+def test_a_lone_image_is_an_image(kernel: Kernel) -> None:
+    bundle = shown(kernel, "mcp.sdk.pixel()")
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert bundle["text/plain"] == "ToolResult sdk.pixel: [image: image/png, 70 bytes]"
+
+
+@pytest.mark.parametrize(
+    ("call", "html", "plain"),
+    [
+        ("get_tiny_image()", '<img src="data:image/png;base64,', "[image: image/png, 4,033 bytes]"),
+        (
+            "get_annotated_message('error', includeImage=True)",
+            ">Error: Operation failed</pre><img ",
+            "Error: Operation failed\n[image: ",
+        ),
+        (
+            "get_resource_links(count=2)",
+            "Text Resource 2 (demo://resource/dynamic/text/2) · text/plain",
+            "[resource: demo://resource/dynamic/text/2]",
+        ),
+        (
+            "get_resource_reference(resourceType='Text', resourceId=1)",
+            "<div>demo://resource/dynamic/text/1</div><pre ",
+            "Resource 1: This is a plaintext resource created at",
+        ),
+        (
+            "get_resource_reference(resourceType='Blob', resourceId=1)",
+            "<div>demo://resource/dynamic/blob/1</div><pre ",
+            "[blob: text/plain, ",
+        ),
+    ],
+)
+def test_several_parts_are_shown_in_their_order(kernel: Kernel, call: str, html: str, plain: str) -> None:
+    bundle = shown(kernel, f"mcp.everything.{call}")
+    assert set(bundle) == {"text/html", "text/plain"}
+    assert html in bundle["text/html"]
+    assert plain in bundle["text/plain"]
+
+
+def test_an_error_kept_by_the_user_is_shown_as_one(kernel: Kernel) -> None:
+    attempt = "try:\n    mcp.demo.fail(message='<b>oops')\nexcept ipymcp.ToolError as error:\n    kept = error.result"
+    bundle = shown(kernel, f"import ipymcp\n{attempt}\nkept")
+    assert bundle["text/plain"] == "ToolResult demo.fail (error): <b>oops"
+    assert "border:1px solid #d32f2f" in bundle["text/html"] and "&lt;b&gt;oops" in bundle["text/html"]
+
+
+def test_progress_is_shown_after_half_a_second_and_leaves_one_line(kernel: Kernel) -> None:
+    outcome = done(kernel, "%mcp call demo.slow seconds=1.2 steps=12;")
+    (line,) = outcome.displays
+    assert line["text/plain"] == "demo.slow 12/12 step 12 of 12"
+    assert "<progress" not in line["text/html"]
+    updates = [message["content"]["data"] for message in outcome.messages if "display_data" in message["msg_type"]]
+    assert updates[0]["text/plain"].startswith("demo.slow [##")
+    assert '<progress value="0.' in updates[0]["text/html"]
+
+
+def test_quick_and_silenced_calls_show_no_progress(kernel: Kernel) -> None:
+    assert done(kernel, "mcp.demo.slow(seconds=0.1);").displays == []
+    done(kernel, "%config IPyMCP.quiet = True")
+    assert done(kernel, "mcp.demo.slow(seconds=0.8);").displays == []
+    assert done(kernel, "%mcp load demo").displays == []
+    done(kernel, "%config IPyMCP.quiet = False")
+
+
+def test_servers_are_shown_as_they_come_and_never_twice_the_same(kernel: Kernel) -> None:
+    command = " ".join(server_command("misbehaving"))
+    outcome = done(kernel, f"%mcp load fresh -- {command}")
+    states = [m["content"]["data"]["text/plain"] for m in outcome.messages if "display_data" in m["msg_type"]]
+
+    assert states == ["… fresh: starting", "✓ fresh: ready, 13 tools"]
+    again = done(kernel, f"%mcp load fresh -- {command}")
+    assert [m["msg_type"] for m in again.messages if "display_data" in m["msg_type"]] == ["display_data"]
+
+
+def test_a_failed_load_is_told_once(kernel: Kernel) -> None:
+    outcome = kernel.run("%mcp load nada -- no-such-program")
+
+    assert outcome.error is not None
+    assert outcome.displays[0]["text/plain"] == "✗ nada: did not start"
+    assert outcome.error.traceback.startswith("CommandNotFound: nada: there is no program 'no-such-program'")

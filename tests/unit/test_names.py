@@ -1,0 +1,88 @@
+"""Names both ways."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipymcp.runtime.names import RESERVED_HOST, RESERVED_SERVER, aliases, identifier, model_name, nearest
+
+NAMES = st.text(min_size=1, max_size=20) | st.sampled_from(["from", "a-b", "a_b", "load", "prompts", "__x__", "1a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [("read-file", "read_file"), ("from", "from_"), ("1a", "n1a"), ("a.b/c", "a_b_c"), ("plain", "plain")],
+)
+def test_an_identifier_is_near_its_name(name: str, typed: str) -> None:
+    assert identifier(name) == typed
+
+
+@given(st.lists(NAMES, max_size=12))
+def test_aliases_are_identifiers_all_different_and_none_reserved(names: list[str]) -> None:
+    typed = aliases(names, RESERVED_HOST)
+    assert list(typed) == list(dict.fromkeys(names))
+    assert len(set(typed.values())) == len(typed)
+    for alias in typed.values():
+        assert alias.isidentifier()
+        assert not keyword.iskeyword(alias)
+        assert alias not in RESERVED_HOST
+
+
+def test_a_name_that_is_an_identifier_keeps_it_whatever_comes_before() -> None:
+    assert aliases(["a-b", "a.b", "a_b"]) == {"a-b": "a_b_2", "a.b": "a_b_3", "a_b": "a_b"}
+
+
+def test_reserved_names_get_an_underscore() -> None:
+    assert aliases(["load", "fs"], RESERVED_HOST) == {"load": "load_", "fs": "fs"}
+    assert aliases(["prompts", "prompts_"], RESERVED_SERVER) == {"prompts": "prompts__2", "prompts_": "prompts_"}
+
+
+def test_the_words_of_mcp_itself_are_all_reserved() -> None:
+    from ipymcp import Mcp
+
+    assert {word for word in dir(Mcp) if not word.startswith("_")} <= RESERVED_HOST
+
+
+@given(NAMES, NAMES)
+def test_a_model_name_fits_what_models_take(server: str, tool: str) -> None:
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", model_name(server, tool))
+    assert model_name(server, tool) == model_name(server, tool)
+
+
+def test_model_names_that_had_to_change_carry_a_hash() -> None:
+    assert model_name("fs", "read-file") == "fs__read-file"
+    assert model_name("a__b", "c") != model_name("a", "b__c")
+    assert re.fullmatch(r"x__a_b_[0-9a-f]{8}", model_name("x", "a.b"))
+    assert len(model_name("s" * 60, "t" * 60)) == 64
+
+
+def test_the_nearest_names_are_suggested() -> None:
+    assert nearest("ecko", ["echo", "slow"]) == "did you mean 'echo'?"
+    assert nearest("get_file", ["set_file", "get_files", "x"]) == "did you mean 'get_files' or 'set_file'?"
+    assert nearest("PLOT", ["make_plot"]) == "did you mean 'make_plot'?"
+    assert nearest("zzz", ["echo"]) == ""
+    assert nearest("", ["echo"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("read-file", "read_file"),
+        ("from", "from_"),
+        ("3d", "n3d"),
+        ("_host", "n_host"),
+        ("__len__", "n_len__"),
+        ("", "n_"),
+    ],
+)
+def test_an_alias_is_an_identifier_that_is_none_of_pythons_or_ours(name: str, typed: str) -> None:
+    assert identifier(name) == typed
+
+
+def test_a_name_that_is_an_identifier_keeps_it_and_others_get_a_number() -> None:
+    assert aliases(["x-y", "x_y", "load"], {"load"}) == {"x-y": "x_y_2", "x_y": "x_y", "load": "load_"}

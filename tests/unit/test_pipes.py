@@ -1,0 +1,188 @@
+"""Our ends of a child's pipes: whole frames in order, whoever sends, however slowly they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ipymcp.errors import ConnectionLost
+from ipymcp.protocol.transports.pipes import LoopReader, LoopWriter, Reader, ThreadReader, ThreadWriter, Writer
+
+WRITERS = pytest.mark.parametrize("kind", [LoopWriter, ThreadWriter])
+READERS = pytest.mark.parametrize("kind", [LoopReader, ThreadReader])
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> object:
+    """Run it on the loop's thread and give what it gives."""
+
+    async def run() -> object:
+        return function()
+
+    return asyncio.run_coroutine_threadsafe(run(), loop).result(PATIENCE)
+
+
+@contextlib.contextmanager
+def writing(
+    kind: type[LoopWriter] | type[ThreadWriter], loop: asyncio.AbstractEventLoop, broken: Callable[[], None] = bool
+) -> Iterator[tuple[Writer, int]]:
+    read, write = os.pipe()
+    writer = kind(loop, write, broken)
+    try:
+        yield writer, read
+    finally:
+        on(loop, writer.close)
+        with contextlib.suppress(OSError):
+            os.close(read)
+
+
+def read_lines(fd: int, count: int, size: int = 1 << 16) -> list[bytes]:
+    data = b""
+    while data.count(b"\n") < count:
+        data += os.read(fd, size)
+    return data.splitlines()
+
+
+@WRITERS
+def test_no_frame_of_sixteen_senders_is_torn_or_out_of_order(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+    sizes = [0, 10, 4094, 4095, 4096, 5000, 70_000]
+    with writing(kind, loop) as (writer, fd):
+
+        def send(sender: int) -> None:
+            for number in range(60):
+                letter = bytes([97 + sender])
+                writer.send(b"%d %d %s" % (sender, number, letter * sizes[(sender + number) % len(sizes)]))
+
+        threads = [threading.Thread(target=send, args=(sender,)) for sender in range(16)]
+        for thread in threads:
+            thread.start()
+        lines = read_lines(fd, 16 * 60, 3000)
+        for thread in threads:
+            thread.join()
+        assert len(lines) == 16 * 60
+        for sender in range(16):
+            mine = [line.split(b" ") for line in lines if line.startswith(b"%d " % sender)]
+            assert [int(number) for _, number, _ in mine] == list(range(60))
+            assert all(
+                text == bytes([97 + sender]) * sizes[(sender + number) % len(sizes)]
+                for number, (_, _, text) in enumerate(mine)
+            )
+        assert writer.queued == 0
+
+
+@WRITERS
+def test_a_frame_larger_than_the_pipe_is_queued_and_counted(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+    with writing(kind, loop) as (writer, fd):
+        writer.send(b"x" * 1_000_000)
+        writer.send(b"small")
+        assert 900_000 <= writer.queued <= 1_000_007
+        assert [len(line) for line in read_lines(fd, 2)] == [1_000_000, 5]
+
+
+@WRITERS
+def test_a_closed_writer_refuses_and_its_pipe_is_closed(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+    with writing(kind, loop) as (writer, fd):
+        writer.send(b"last")
+        assert read_lines(fd, 1) == [b"last"]
+        on(loop, writer.close)
+        on(loop, writer.close)
+        assert os.read(fd, 1) == b""
+        with pytest.raises(ConnectionLost, match="the connection is closed"):
+            writer.send(b"more")
+
+
+@WRITERS
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_a_reader_that_is_gone_is_told_once_and_what_follows_is_dropped(
+    kind: type, size: int, loop: asyncio.AbstractEventLoop
+) -> None:
+    told = threading.Event()
+    with writing(kind, loop, told.set) as (writer, fd):
+        os.close(fd)
+        writer.send(b"x" * size)
+        assert told.wait(PATIENCE)
+        told.clear()
+        writer.send(b"more")
+        on(loop, lambda: None)
+        assert not told.is_set()
+        assert writer.queued == 0
+
+
+def test_a_small_frame_is_written_by_its_sender_when_nothing_is_queued() -> None:
+    class NoLoop:
+        def call_soon_threadsafe(self, *_: object) -> None:
+            pytest.fail("the loop was needed")
+
+        def is_closed(self) -> bool:
+            return True
+
+    read, write = os.pipe()
+    writer = LoopWriter(NoLoop(), write, bool)
+    writer.send(b"small")
+    assert os.read(read, 100) == b"small\n"
+    writer.close()
+    os.close(read)
+
+
+@contextlib.contextmanager
+def reading(
+    kind: type[LoopReader] | type[ThreadReader], loop: asyncio.AbstractEventLoop
+) -> Iterator[tuple[Reader, int, list[bytes], threading.Event]]:
+    read, write = os.pipe()
+    chunks: list[bytes] = []
+    ended = threading.Event()
+
+    def hear(chunk: bytes) -> None:
+        chunks.append(chunk)
+        if not chunk:
+            ended.set()
+
+    reader = on(loop, lambda: kind(loop, read, hear))
+    try:
+        yield reader, write, chunks, ended
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(write)
+        on(loop, reader.close)
+
+
+@READERS
+def test_all_that_is_written_is_heard_and_then_the_end(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+    data = os.urandom(3_000_000)
+    with reading(kind, loop) as (_, fd, chunks, ended):
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.close(fd)
+        assert ended.wait(PATIENCE)
+        assert b"".join(chunks) == data
+        assert chunks.count(b"") == 1
+
+
+@READERS
+def test_a_closed_reader_hears_nothing_more(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+    with reading(kind, loop) as (reader, fd, chunks, ended):
+        on(loop, reader.close)
+        on(loop, reader.close)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(fd, b"late")
+        on(loop, lambda: None)
+        assert chunks == []
+        assert not ended.is_set()

@@ -1,0 +1,102 @@
+"""Reading what servers write, strict first, then as leniently as is safe."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipymcp.protocol import wire
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_values_survive_there_and_back(value: object) -> None:
+    assert wire.loads(wire.encode(value)) == value
+    assert wire.loads(json.dumps(value).encode()) == value
+
+
+def test_nan_and_infinities_are_floats() -> None:
+    value = wire.loads(b'{"a": NaN, "b": [Infinity, -Infinity]}')
+    assert math.isnan(value["a"])
+    assert value["b"] == [math.inf, -math.inf]
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b'"\\ud800"', "\ufffd"),
+        (b'"\\ud83d\\ude00"', "\U0001f600"),
+        (b'{"\\udfff": ["\\ud800x"]}', {"\ufffd": ["\ufffdx"]}),
+        (b'"\xff\xfe"', "\ufffd\ufffd"),
+        (b"\xef\xbb\xbf[1]", [1]),
+    ],
+)
+def test_broken_text_is_mended(data: bytes, value: object) -> None:
+    assert wire.loads(data) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "Expecting value at character 1"),
+        (b'{"a": }', "Expecting value at character 7"),
+        (b"[1] 2", "Extra data at character 5"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_json_says_where(data: bytes, message: str) -> None:
+    with pytest.raises(wire.NotJson) as caught:
+        wire.loads(data)
+    assert str(caught.value) == message
+    with pytest.raises(ValueError):
+        wire.decode(data, wire.CallToolResult)
+
+
+def test_raw_members_survive_the_lenient_way() -> None:
+    result = wire.decode(
+        b'{"content": [{"type": "x", "n": NaN}], "structuredContent": {"a": NaN}}', wire.CallToolResult
+    )
+    assert math.isnan(wire.loads(result.structuredContent)["a"])
+    assert math.isnan(wire.loads(result.content)[0]["n"])
+    page = wire.decode(
+        b'{"tools": [{"name": "a", "inputSchema": {"default": NaN}}, {"name": "b"}]}', wire.ListToolsResult
+    )
+    assert [wire.decode(raw, wire.ToolDefinition).name for raw in page.tools] == ["a", "b"]
+
+
+def test_members_nobody_knows_cost_nothing() -> None:
+    result = wire.decode(b'{"content": [{"type": "hologram"}], "new": {"member": 1}}', wire.CallToolResult)
+    assert wire.loads(result.content) == [{"type": "hologram"}]
+
+
+def test_a_shape_that_does_not_fit_is_an_error_both_ways() -> None:
+    for data in (b'{"tools": 5}', b'{"tools": 5, "x": NaN}'):
+        with pytest.raises(msgspec.ValidationError):
+            wire.decode(data, wire.ListToolsResult)
+
+
+def test_an_envelope_leaves_what_is_large_undecoded() -> None:
+    envelope = wire.read_envelope(b'{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}')
+    assert isinstance(envelope, wire.Envelope)
+    assert (envelope.id, bytes(envelope.result), envelope.method) == (1, b'{"a":[1,2]}', None)
+
+
+@pytest.mark.parametrize("before", [b"", b" ", b"\xef\xbb\xbf"])
+def test_a_batch_is_its_messages(before: bytes) -> None:
+    batch = wire.read_envelope(before + b'[{"id":1,"result":{}},{"method":"x"}]')
+    assert isinstance(batch, list)
+    assert [wire.loads(item) for item in batch] == [{"id": 1, "result": {}}, {"method": "x"}]
