@@ -264,6 +264,11 @@ BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
 }  # fmt: skip
 
 SERVERS: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
+    "a-batch-that-is-read-all-the-same": (
+        [*opened("2025-11-25"), out(call(2)), came([result(2, {"content": []})]), came(result(2, {"content": []}))],
+        [(5, "batch"), (6, "response")],
+    ),
+    "too-deep": ([*opened("2025-11-25"), came("[" * 100_000)], [(4, "json")]),
     "a-banner": ([came("Server running on stdio"), *opened("2025-11-25")], [(1, "json")]),
     "an-answer-to-nothing": ([*opened("2025-11-25"), came(result(77, {}))], [(4, "response")]),
     "two-answers": ([*opened("2025-11-25"), out(call(2)), *[came(result(2, {"content": []}))] * 2], [(6, "response")]),
