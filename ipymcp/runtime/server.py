@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
+    CallCancelled,
     CommandNotFound,
     ConnectionLost,
     McpError,
@@ -231,7 +232,8 @@ class ServerSession:
                     if variable
                     else f"%mcp logs {self.name} · %mcp restart {self.name}"
                 )
-        self.last_error = error.message
+        if not isinstance(error, CallCancelled):  # the user knows, and it is no fault of the server
+            self.last_error = error.message
         return error
 
     def close_input(self) -> None:
