@@ -127,6 +127,8 @@ def test_the_magics_that_time_things_work(shared: Kernel) -> None:
     assert "per loop" in ran(shared, '%timeit -n 2 -r 1 mcp.demo.echo("x")').stdout
     outcome = ran(shared, '%%time\n%mcp call demo.echo text="timed"')
     assert "timed" in str(outcome.result)
+    outcome = ran(shared, '%%time\n%%mcp call demo.echo\n{"text": "nested"}')
+    assert "Wall time" in outcome.stdout and outcome.text == "ToolResult demo.echo: nested"
     outcome = ran(shared, '%%time\nr = mcp.demo.echo("x")')
     assert "Wall time" in outcome.stdout
 
