@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 
-if not __package__:  # run by path; appended, so that nothing here hides a module of the standard library
+if __package__:
+    from .server import Server
+    from .tools import TOOLS, run_tool
+else:  # run by path; appended, so that nothing here hides a module of the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    __package__ = "demo"
-
-from .server import Server
-from .tools import TOOLS, run_tool
+    from demo.server import Server  # pyright: ignore
+    from demo.tools import TOOLS, run_tool  # pyright: ignore
 
 
 def main() -> None:
