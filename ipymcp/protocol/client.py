@@ -298,7 +298,7 @@ class Client:
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
-    def message(self, line: bytes) -> None:
+    def message(self, line: bytes | bytearray) -> None:
         """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
         if self._lost is None:
             self._peer.receive(line)

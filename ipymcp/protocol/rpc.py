@@ -109,7 +109,7 @@ class Peer:
         for identifier in list(self._slots):
             self.fail(identifier, error())
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes | bytearray) -> None:
         """Act on one line from the other side: a message, or a batch of them."""
         try:
             message = wire.read_envelope(line)
@@ -131,7 +131,7 @@ class Peer:
         else:
             self._dispatch(message, item)
 
-    def _dispatch(self, message: wire.Envelope, line: bytes) -> None:
+    def _dispatch(self, message: wire.Envelope, line: bytes | bytearray) -> None:
         if message.method is None:
             self._receive_answer(message, line)
         elif message.id is not None:
@@ -141,7 +141,7 @@ class Peer:
         else:
             self._handler.on_notification(message.method, message.params)
 
-    def _receive_answer(self, message: wire.Envelope, line: bytes) -> None:
+    def _receive_answer(self, message: wire.Envelope, line: bytes | bytearray) -> None:
         result = message.result
         error = message.error if message.error != _NULL else _ABSENT
         identifier = _own_id(message.id) if isinstance(message.id, str) else message.id
@@ -170,7 +170,7 @@ class Peer:
         if slot is not None:
             slot.deliver(progress)
 
-    def _receive_garbage(self, line: bytes, error: ValueError) -> None:
+    def _receive_garbage(self, line: bytes | bytearray, error: ValueError) -> None:
         """Not JSON, or not JSON-RPC. If it was meant as somebody's answer, that call fails now rather than hangs."""
         identifier = find_id(line[:4096], line[-4096:])
         if identifier is not None and isinstance(error, wire.NotJson):
@@ -181,7 +181,7 @@ class Peer:
         self._handler.on_noise(f"not a message: {excerpt(line)}")
 
 
-def find_id(head: bytes, tail: bytes) -> int | str | None:
+def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | None:
     """The id of an answer that cannot be decoded, from where JSON-RPC writers put it: first or last."""
     if b'"method"' in head[:256]:
         return None
@@ -192,7 +192,7 @@ def find_id(head: bytes, tail: bytes) -> int | str | None:
     return int(number) if number is not None else _own_id(text.decode("utf-8", "replace"))
 
 
-def excerpt(line: bytes, limit: int = 200) -> str:
+def excerpt(line: bytes | bytearray, limit: int = 200) -> str:
     """The beginning of a line, readable, for a log."""
     text = line[: limit + 1].decode("utf-8", "replace").strip()
     return text if len(line) <= limit else text[:limit] + "…"

@@ -157,7 +157,7 @@ def replace_surrogates(value: Any) -> Any:
     return value
 
 
-def loads(data: bytes | memoryview | Raw) -> Any:
+def loads(data: bytes | bytearray | memoryview | Raw) -> Any:
     """JSON bytes as Python values, strict first, then as leniently as is safe.
 
     Accepts what real servers emit: `NaN` and infinities (as floats), lone surrogates and broken UTF-8 (as U+FFFD), a
@@ -182,7 +182,7 @@ def _loads_leniently(data: bytes) -> Any:
         raise NotJson("nested too deeply") from error
 
 
-def decode(data: bytes | memoryview | Raw, kind: type[T]) -> T:
+def decode(data: bytes | bytearray | memoryview | Raw, kind: type[T]) -> T:
     """JSON bytes as `kind`, as lenient as `loads`.
 
     Raises:
@@ -212,7 +212,7 @@ def _raw_fields(value: Any, kind: Any) -> Any:
     return value
 
 
-def read_envelope(line: bytes) -> Envelope | list[Raw]:
+def read_envelope(line: bytes | bytearray) -> Envelope | list[Raw]:
     """One line as an envelope, or as the messages of a batch (2025-03-26 allows those).
 
     Raises:

@@ -147,7 +147,7 @@ class Call(Generic[T]):
                 raise
             finally:
                 self._present_end()
-        return self._outcome()
+        return self._only_outcome()
 
     async def arun(self) -> T:
         """Send it and await it. Cancelling the task cancels the call.
@@ -190,7 +190,7 @@ class Call(Generic[T]):
             raise
         finally:
             self._present_end()
-        return self._outcome()
+        return self._only_outcome()
 
     def submit(self) -> Call[T]:
         """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
@@ -329,6 +329,16 @@ class Call(Generic[T]):
         """Give it up if its time has passed; for calls that nobody waits for in a thread."""
         if not self.done and self.deadline() <= time.monotonic():
             self._expire()
+
+    def _only_outcome(self) -> T:
+        """The outcome, for the one who waited.
+
+        The call knows its slot and the slot its call: a large answer must not wait in that circle for the collector.
+        """
+        try:
+            return self._outcome()
+        finally:
+            self._slot.result = None
 
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result

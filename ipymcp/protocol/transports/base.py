@@ -33,7 +33,7 @@ class Message(NamedTuple):
 class Receiver(Protocol):
     """Where a transport puts what it gets. All calls come on the loop thread."""
 
-    def message(self, line: bytes) -> None:
+    def message(self, line: bytes | bytearray) -> None:
         """One complete message."""
         ...
 

@@ -29,15 +29,15 @@ class LineSplitter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
+        self._line = bytearray()  # grows in place: no second copy of a large line, ever
         self._size = 0
         self._head: bytes | None = None
         self._tail = b""
 
-    def feed(self, chunk: bytes) -> list[bytes | Oversized]:
+    def feed(self, chunk: bytes) -> list[bytes | bytearray | Oversized]:
         """The lines that this chunk completes, without their ends; empty ones left out."""
         *ends, rest = chunk.split(b"\n")
-        lines: list[bytes | Oversized] = []
+        lines: list[bytes | bytearray | Oversized] = []
         for end in ends:
             line = self._complete(end)
             if line:
@@ -48,28 +48,29 @@ class LineSplitter:
 
     def finish(self) -> bytes:
         """What came after the last line end."""
-        line = b"".join(self._parts) if self._head is None else b""
-        self._parts, self._size = [], 0
+        line = bytes(self._line)
+        self._line, self._size = bytearray(), 0
         return line
 
-    def _complete(self, end: bytes) -> bytes | Oversized | None:
+    def _complete(self, end: bytes) -> bytes | bytearray | Oversized:
         if self._head is None and self._size + len(end) <= self._limit:
-            if not self._parts:
+            if not self._line:
                 return end.removesuffix(b"\r")
-            self._parts.append(end)
-            line = b"".join(self._parts)
-            self._parts, self._size = [], 0
-            return line.removesuffix(b"\r")
+            line, self._line, self._size = self._line, bytearray(), 0
+            line += end
+            if line.endswith(b"\r"):
+                del line[-1]
+            return line
         self._discard(end)
         over = Oversized(self._head or b"", self._tail, self._size, done=True)
         self._head, self._tail, self._size = None, b"", 0
         return over
 
-    def _keep(self, rest: bytes, lines: list[bytes | Oversized]) -> None:
+    def _keep(self, rest: bytes, lines: list[bytes | bytearray | Oversized]) -> None:
         if self._head is not None:
             self._discard(rest)
         elif self._size + len(rest) <= self._limit:
-            self._parts.append(rest)
+            self._line += rest
             self._size += len(rest)
         else:
             self._discard(rest)
@@ -77,9 +78,8 @@ class LineSplitter:
 
     def _discard(self, part: bytes) -> None:
         if self._head is None:
-            kept = b"".join(self._parts)
-            self._parts = []
-            self._head = (kept + part[:_KEPT])[:_KEPT]
-            self._tail = kept[-_KEPT:]
+            kept, self._line = self._line, bytearray()
+            self._head = bytes(kept[:_KEPT] + part[:_KEPT])[:_KEPT]
+            self._tail = bytes(kept[-_KEPT:])
         self._size += len(part)
         self._tail = (self._tail + part[-_KEPT:])[-_KEPT:]

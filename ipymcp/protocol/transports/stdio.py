@@ -24,6 +24,7 @@ __all__ = ["ProcessWatch", "StdioTransport"]
 _LAST_WORDS = 0.5
 """Seconds to hear the rest of a server that has ended: a grandchild may hold its pipes open for ever."""
 _STDERR_LINE = 1 << 16
+_LARGE = 1 << 22
 
 
 class ProcessWatch(Protocol):
@@ -189,9 +190,15 @@ class StdioTransport:
             self._output_ended.set()
             return
         assert self._receiver is not None
+        loop = asyncio.get_running_loop()
+        later = False
         for line in self._lines.feed(chunk):
+            # Joining a large message and decoding it are two turns of the loop; what follows it waits for its turn.
+            later = later or len(line) > _LARGE
             if isinstance(line, Oversized):
                 self._on_oversized(line, self._receiver)
+            elif later:
+                loop.call_soon(self._receiver.message, line)
             else:
                 self._receiver.message(line)
 
