@@ -131,8 +131,6 @@ class ServerSession:
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0
-        self.ready_since: float | None = None
-        """On `time.monotonic`'s clock."""
         self._services = services
         self._link: _Link | None = None
         self._links = itertools.count(1)
@@ -275,7 +273,7 @@ class ServerSession:
                 try:
                     reason = await self._live(link)
                 finally:
-                    self.client = self.ready_since = None
+                    self.client = None
                     await link.client.aclose()
                 if time.monotonic() - born >= timing.healthy_after:
                     failures = 0
@@ -296,7 +294,6 @@ class ServerSession:
     async def _live(self, link: _Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
         self.client = link.client
-        self.ready_since = time.monotonic()
         self._move(State.READY)
         tasks = [self._services.loop.spawn(self._keep_fresh(link), f"ipymcp-refresh-{self.name}")]
         if link.subscription is not None:
@@ -426,7 +423,7 @@ class ServerSession:
     def disconnected(self, client: Client, reason: str) -> None:
         """Its server has just gone; what is to be done about it the owner task decides."""
         if self.client is client:
-            self.client = self.ready_since = None
+            self.client = None
             self._move(State.RESTARTING, reason)
 
     # -- telling ------------------------------------------------------------------------------------------------------
