@@ -9,12 +9,14 @@
     │   ├── StartError                   it did not start (also the class of every reason below it)
     │   │   └── CommandNotFound          there is no such program
     │   ├── ServerStopped                it is stopped or disabled
-    │   ├── ConnectionLost               it died, or closed its output
+    │   ├── ConnectionLost               it died, closed its output, or cannot be reached
+    │   ├── AuthError                    it wants a login, and there is none: %mcp start asks again
     │   └── ProtocolError                it said what MCP does not allow
     └── CallError                        this call failed; the server goes on
         ├── ArgumentError                the arguments do not fit (also a TypeError and a ValueError)
         ├── ToolError                    the tool answered with an error; .result holds the answer
         ├── RpcError                     the server refused the request; .code and .data say why
+        ├── HttpError                    it answered with an HTTP error; .status, .retry_after and .body say which
         ├── CallTimeout                  no answer in time (also a TimeoutError)
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
         └── ResultTooLarge               the answer is over max_result_bytes
@@ -36,12 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "AuthError",
     "CallCancelled",
     "CallError",
     "CallTimeout",
     "CommandNotFound",
     "ConfigError",
     "ConnectionLost",
+    "HttpError",
     "LoopError",
     "McpError",
     "PolicyError",
@@ -176,6 +180,10 @@ class ConnectionLost(ServerError):
     """The server died or closed its output. A call in flight is never sent again by itself."""
 
 
+class AuthError(ServerError):
+    """The server wants a login: there is none, it was refused, or it could not be had."""
+
+
 class ProtocolError(ServerError):
     """The server said what MCP does not allow, such as a protocol version nobody knows."""
 
@@ -240,6 +248,33 @@ class RpcError(CallError):
         """The JSON-RPC error code, such as -32602 for invalid parameters."""
         self.data = data
         """What the server added, decoded JSON; often None."""
+
+
+class HttpError(CallError):
+    """The server, or something on the way to it, answered this request with an HTTP error. Others are not touched.
+
+    Args:
+        message: Status, reason and the first lines of the body.
+        status: Such as 429.
+        retry_after: Seconds the server asks to wait, where it says so.
+        body: The beginning of the body.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        retry_after: float | None = None,
+        body: str = "",
+        server: str | None = None,
+        tool: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, hint=hint)
+        self.status = status
+        self.retry_after = retry_after
+        self.body = body
 
 
 class CallTimeout(CallError, TimeoutError):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.transports.base import Transport
+    from ipymcp.protocol.transports.base import RequestId, Transport
 
 __all__ = ["Client", "Listener"]
 
@@ -298,14 +298,23 @@ class Client:
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
-    def message(self, line: bytes | bytearray) -> None:
+    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
         """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
         if self._lost is None:
             self._peer.receive(line)
 
-    def undelivered(self, identifier: int | str | float, error: McpError) -> None:
+    def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """One request failed in the transport (called by it)."""
         self._peer.fail(identifier, error)
+
+    def expired(self, message: Message) -> None:
+        """The server has forgotten our session (called by the transport)."""
+        if message.id is not None:
+            self._peer.fail(message.id, ConnectionLost("the server has forgotten this session"))
+
+    def unreachable(self, reason: str) -> None:
+        """No connection could be made (called by the transport)."""
+        self._listener.noise(reason)
 
     def noise(self, text: str) -> None:
         """Something for the log (called by the transport)."""

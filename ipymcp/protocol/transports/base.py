@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ipymcp.errors import McpError
 
-__all__ = ["NO_HEADERS", "Message", "Receiver", "Transport"]
+__all__ = ["NO_HEADERS", "Authorizer", "Message", "Receiver", "RequestId", "Transport"]
+
+RequestId = int | str | float
 
 NO_HEADERS: Mapping[str, str] = {}
 
@@ -23,7 +25,7 @@ class Message(NamedTuple):
     frame: bytes
     """JSON, one message, no newline."""
     kind: Literal["request", "notification", "response"]
-    id: int | str | float | None
+    id: RequestId | None
     """Of a request or response."""
     method: str
     headers: Mapping[str, str] = NO_HEADERS
@@ -33,12 +35,28 @@ class Message(NamedTuple):
 class Receiver(Protocol):
     """Where a transport puts what it gets. All calls come on the loop thread."""
 
-    def message(self, line: bytes | bytearray) -> None:
-        """One complete message."""
+    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
+        """One complete message.
+
+        Args:
+            line: JSON.
+            carrier: The request of ours in whose answer stream it came, where there is a stream for each.
+        """
         ...
 
-    def undelivered(self, identifier: int | str | float, error: McpError) -> None:
+    def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """One request could not be delivered, or its answer is lost or too large; the connection goes on."""
+        ...
+
+    def expired(self, message: Message) -> None:
+        """HTTP, handshake era: the server does not know our session any more and did not accept this message.
+
+        The transport has forgotten the session already. A new one is to be opened, and the message sent once more.
+        """
+        ...
+
+    def unreachable(self, reason: str) -> None:
+        """HTTP: no connection could be made just now; the next request tries again."""
         ...
 
     def noise(self, text: str) -> None:
@@ -54,11 +72,45 @@ class Receiver(Protocol):
         ...
 
 
+class Authorizer(Protocol):
+    """Gets an HTTP transport past a login. Called on the loop; may take as long as the user takes to log in."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """What every request carries now, such as `Authorization`; empty before the first login."""
+        ...
+
+    async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
+        """The server answered 401, or 403 with a challenge, to a request that carried `sent`.
+
+        Args:
+            status: 401 or 403.
+            challenges: The `WWW-Authenticate` values.
+            sent: What `headers` gave for that request; another request may have got something newer meanwhile.
+
+        Returns:
+            Whether to send the request once more, with new `headers`.
+
+        Raises:
+            AuthError: There is no way in; the message says why.
+        """
+        ...
+
+
 class Transport(Protocol):
     """One connection to one server."""
 
     uses_headers: bool
     """Whether `Message.headers` goes anywhere."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the process behind it, once that has ended; negative for a signal."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process behind it, if there is one."""
+        ...
 
     async def open(self, receiver: Receiver) -> None:
         """Connect; from now on the receiver is told. Raises a `StartError`."""
@@ -68,7 +120,7 @@ class Transport(Protocol):
         """Send, from any thread, without waiting. Raises `ConnectionLost` when there is nobody to send to."""
         ...
 
-    def abort(self, identifier: int | str | float) -> bool:
+    def abort(self, identifier: RequestId) -> bool:
         """Give up a request by means of the transport. False: the era's cancel notification has to do it."""
         ...
 
@@ -79,4 +131,12 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """End the connection, and the process if there is one."""
+        ...
+
+    def close_input(self) -> None:
+        """At the interpreter's exit: let the server know, now and without waiting, that nothing more will come."""
+        ...
+
+    def close_in_fork(self) -> None:
+        """In a forked child: let go of what is the parent's, and touch nothing else, not even a lock."""
         ...
