@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AuthorizationServer", "Resource", "authorization_server", "resource", "resource_urls", "server_urls"]
 
 _MOST_ISSUERS = 4
+_MOST_ITEMS = 200
 _ASK_THE_OPERATOR = "tell whoever runs the server"
 
 
@@ -171,4 +172,5 @@ def _server(web: Web, document: dict[str, Any]) -> AuthorizationServer:
 
 
 def _strings(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str) and item) if is_array(value) else ()
+    items = value[:_MOST_ITEMS] if is_array(value) else []
+    return tuple(item for item in items if isinstance(item, str) and item)
