@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.transports.base import RequestId, Transport
+    from ipymcp.protocol.transports.base import RequestId, Transport, Turn
 
 __all__ = ["Client", "Listener"]
 
@@ -199,6 +200,14 @@ class Client:
             raise
         if self._lost is not None and self._peer.take(slot):
             raise ConnectionLost(self._lost)
+
+    def turn(self) -> Turn | None:
+        """The right to read in the calling thread, taken before a request is sent; None where it cannot be had."""
+        return self._transport.turn()
+
+    def attend(self, slot: Slot, turn: Turn, seconds: float) -> None:
+        """Read in the calling thread, for some seconds, what comes for this request."""
+        turn.read(partial(self._peer.concerns, slot), slot.is_settled, seconds)
 
     def give_up(self, slot: Slot, reason: str) -> bool:
         """Stop waiting for a request and tell the server, from any thread.

@@ -30,6 +30,8 @@ T = TypeVar("T")
 MAX_QUEUED = 64_000_000
 """Bytes that may wait for a server to read them; who wants to send more waits."""
 _QUEUE_POLL = 0.05
+_ATTENTION = 0.005
+"""Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
 _INTERRUPTED = "the user interrupted it"
 
 
@@ -139,7 +141,7 @@ class Call(Generic[T]):
             try:
                 while not self._has_room():
                     waiter.wait(_at(time.monotonic() + _QUEUE_POLL), interrupts)
-                self._begin()
+                self._begin_and_attend()
                 if not waiter.wait(self.deadline, interrupts):
                     self._expire()
             except BaseException as error:
@@ -291,6 +293,17 @@ class Call(Generic[T]):
         except McpError as error:
             self._finish()
             raise self._explain(error) from error
+
+    def _begin_and_attend(self) -> None:
+        """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
+        turn = self._client.turn() if self._client is not None else None
+        try:
+            self._begin()
+            if turn is not None and self._client is not None:
+                self._client.attend(self._slot, turn, _ATTENTION)
+        finally:
+            if turn is not None:
+                turn.give_back()
 
     def _deliver(self, progress: Progress | None) -> None:
         if progress is None:
