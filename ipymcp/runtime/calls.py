@@ -149,7 +149,7 @@ class Call(Generic[T]):
                 raise
             finally:
                 self._present_end()
-        return self._only_outcome()
+        return self._outcome()
 
     async def arun(self) -> T:
         """Send it and await it. Cancelling the task cancels the call.
@@ -192,7 +192,7 @@ class Call(Generic[T]):
             raise
         finally:
             self._present_end()
-        return self._only_outcome()
+        return self._outcome()
 
     def submit(self) -> Call[T]:
         """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
@@ -313,6 +313,9 @@ class Call(Generic[T]):
             self._heard = time.monotonic()
         for listener in tuple(self._listeners):
             listener(progress)
+        if progress is None:  # call and slot know each other: without this only the collector would free them
+            self._slot.deliver = _ignore
+            self._listeners.clear()
 
     def _finish(self) -> None:
         self.done = True
@@ -342,16 +345,6 @@ class Call(Generic[T]):
         """Give it up if its time has passed; for calls that nobody waits for in a thread."""
         if not self.done and self.deadline() <= time.monotonic():
             self._expire()
-
-    def _only_outcome(self) -> T:
-        """The outcome, for the one who waited.
-
-        The call knows its slot and the slot its call: a large answer must not wait in that circle for the collector.
-        """
-        try:
-            return self._outcome()
-        finally:
-            self._slot.result = None
 
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result
@@ -408,3 +401,6 @@ def _at(moment: float) -> Callable[[], float]:
 
 
 def _nothing() -> None: ...
+
+
+def _ignore(progress: Progress | None) -> None: ...

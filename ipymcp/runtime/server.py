@@ -32,6 +32,7 @@ from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.transports.process import Grace
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
+from ipymcp.runtime.calls import CallOptions
 from ipymcp.runtime.environment import forgotten_variable, launch
 from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
@@ -131,6 +132,7 @@ class ServerSession:
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0
+        self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self._services = services
         self._link: _Link | None = None
         self._links = itertools.count(1)
