@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
-from ipymcp.runtime.calls import CallOptions
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.wire import Progress
-    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.calls import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
