@@ -28,6 +28,7 @@ from ipymcp.errors import (
     StartError,
 )
 from ipymcp.protocol.client import Client
+from ipymcp.protocol.inputs import NoAnswers
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.transports.process import Grace
 from ipymcp.protocol.transports.stdio import StdioTransport
@@ -447,7 +448,7 @@ class _Link:
 
     def __init__(self, session: ServerSession, transport: StdioTransport, number: int, identity: Identity) -> None:
         self.transport = transport
-        self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
+        self.client = Client(transport, self, identity, NoAnswers(), tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.tools_dirty = asyncio.Event()
         self.subscription: asyncio.Future[Raw] | None = None
@@ -465,6 +466,12 @@ class _Link:
 
     def stderr(self, lines: list[str]) -> None:
         self._log.add_stderr(lines)
+
+    def unreachable(self, reason: str) -> None:
+        self._log.add("host", "warning", reason)
+
+    def wants_handshake(self, reason: str) -> None:
+        self._log.add("host", "warning", reason)
 
     def lost(self, reason: str) -> None:
         self._session.disconnected(self.client, reason)
