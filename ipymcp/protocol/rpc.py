@@ -19,7 +19,7 @@ from ipymcp.protocol import wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Handler", "Peer", "Slot", "excerpt", "find_id"]
+__all__ = ["Handler", "Peer", "Slot", "excerpt", "find_id", "rpc_error"]
 
 _ID = rb'"id"\s*:\s*(?:(-?\d+)|"((?:[^"\\]|\\.)*)")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
@@ -147,7 +147,7 @@ class Peer:
         identifier = _own_id(message.id) if isinstance(message.id, str) else message.id
         slot = self._slots.pop(identifier, None) if identifier is not None else None
         if slot is not None and len(error):
-            slot.settle(error=_rpc_error(error))
+            slot.settle(error=rpc_error(error))
         elif slot is not None and len(result):
             slot.settle(result=result)
         elif slot is not None:
@@ -203,7 +203,8 @@ def _own_id(text: str) -> int | str:
     return int(text) if len(text) < 20 and text.isdecimal() else text
 
 
-def _rpc_error(raw: Raw) -> RpcError:
+def rpc_error(raw: Raw) -> RpcError:
+    """A JSON-RPC error as what callers catch."""
     try:
         error = wire.decode(raw, wire.ErrorObject)
         data = wire.loads(error.data) if len(error.data) else None
