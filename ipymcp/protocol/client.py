@@ -244,7 +244,7 @@ class Client:
 
     def _is_outcome(self, slot: Slot, line: bytes | bytearray) -> bool:
         """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
-        return self._peer.concerns(slot, line) and self._continuations.has_none(line)
+        return self._peer.concerns(slot, line) and self.continuations.has_none(line)
 
     def give_up(self, slot: Slot, reason: str) -> bool:
         """Stop waiting for a question and tell the server, from any thread.
