@@ -20,7 +20,9 @@ from ipymcp.runtime.events import Events
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.server import ServerSession, Services, State, Timing
+from ipymcp.runtime.server import ServerSession
+from ipymcp.runtime.services import Services, Timing
+from ipymcp.runtime.states import State
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import Filters, is_named
 from ipymcp.runtime.names import nearest
-from ipymcp.runtime.server import State
+from ipymcp.runtime.states import State
 from ipymcp.tools.asked import gather
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
