@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.eras import Era, Identity
+    from ipymcp.protocol.inputs import Responder
     from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.transports.base import RequestId, Transport
 
@@ -71,6 +72,14 @@ class Listener(Protocol):
         """The connection ended without our asking."""
         ...
 
+    def unreachable(self, reason: str) -> None:
+        """HTTP: no connection could be made just now; the next request tries again."""
+        ...
+
+    def wants_handshake(self, reason: str) -> None:
+        """It asks something of us on a stateless connection: the session is to be opened anew by the handshake."""
+        ...
+
 
 class Client:
     """The protocol half of a session.
@@ -79,13 +88,17 @@ class Client:
         transport: Not yet opened.
         listener: Hears what the server says of its own accord.
         identity: Who we are.
+        responder: Answers what the server asks.
         tag: Names this connection in logs, unique in the process.
     """
 
-    def __init__(self, transport: Transport, listener: Listener, identity: Identity, *, tag: str) -> None:
+    def __init__(
+        self, transport: Transport, listener: Listener, identity: Identity, responder: Responder, *, tag: str
+    ) -> None:
         self._transport = transport
         self._listener = listener
         self._identity = identity
+        self._responder = responder
         self._peer = Peer(self, tag)
         self._subscription: Slot | None = None
         self._lost: str | None = None
@@ -118,7 +131,7 @@ class Client:
             RpcError: The server refused.
         """
         await self._transport.open(self)
-        settled = await negotiate(self._ask, self._identity, era)
+        settled = await negotiate(self._ask, self._identity, self._responder.capabilities(), era)
         self.era = settled.era
         self.era_was_answered = settled.was_answered
         self.capabilities = settled.capabilities
@@ -239,9 +252,16 @@ class Client:
         return future
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
-        """The answer to a request of the opening, which only the end of the connection cancels; it may be ignored."""
-        future = self._open_request(method, params)[1]
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
+        slot, future = self._open_request(method, params)
+
+        def over(done: asyncio.Future[Raw]) -> None:
+            if not done.cancelled():
+                done.exception()
+            elif self._peer.take(slot):
+                self._transport.abort(slot.id)
+
+        future.add_done_callback(over)
         return future
 
     def _open_request(self, method: str, params: bytes) -> tuple[Slot, asyncio.Future[Raw]]:
@@ -314,7 +334,7 @@ class Client:
 
     def unreachable(self, reason: str) -> None:
         """No connection could be made (called by the transport)."""
-        self._listener.noise(reason)
+        self._listener.unreachable(reason)
 
     def noise(self, text: str) -> None:
         """Something for the log (called by the transport)."""

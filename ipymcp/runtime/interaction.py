@@ -1,8 +1,8 @@
 """Asking the user: the questions there are, the one who asks them, and the desk that finds where the user waits.
 
-A question is asked where somebody waits: in the thread of a call, in the task that awaits one, in a `%mcp load`. One that
-names no call goes to the oldest wait that can ask, the main thread's first. Where nobody waits, or nobody can answer (a
-notebook that is executed by a program), it is cancelled at once.
+A question is asked where somebody waits: in the thread of a call, in the task that awaits one, in a `%mcp load`. One
+that names no call goes to the oldest wait there is, the main thread's first. Where nobody waits, or nobody can answer
+(a notebook that is executed by a program), it is cancelled at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.places import Place, Places
 
-__all__ = ["Answer", "Desk", "FormQuestion", "Interaction", "LoginQuestion", "Redirected", "UrlQuestion"]
+__all__ = [
+    "CANCELLED",
+    "Answer",
+    "Desk",
+    "Errand",
+    "FormQuestion",
+    "Interaction",
+    "LoginQuestion",
+    "Redirected",
+    "UrlQuestion",
+]
 
 T = TypeVar("T")
 Action = Literal["accept", "decline", "cancel"]

@@ -6,13 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ipymcp.protocol.client import Client
+from ipymcp.runtime.responder import SessionResponder
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from ipymcp.protocol.eras import Identity
     from ipymcp.protocol.transports.base import Transport
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.runtime.services import Services
 
 __all__ = ["Link"]
 
@@ -24,12 +25,13 @@ class Link:
         session: Whose it is.
         transport: Not yet opened.
         number: Tells it from the session's other connections, in logs.
-        identity: Who we are.
+        services: The host's.
     """
 
-    def __init__(self, session: ServerSession, transport: Transport, number: int, identity: Identity) -> None:
+    def __init__(self, session: ServerSession, transport: Transport, number: int, services: Services) -> None:
         self.transport = transport
-        self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
+        responder = SessionResponder(session, services)
+        self.client = Client(transport, self, services.identity, responder, tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the reason."""
         self.tools_dirty = asyncio.Event()
@@ -53,6 +55,14 @@ class Link:
     def stderr(self, lines: list[str]) -> None:
         """The server wrote to its standard error."""
         self._log.add_stderr(lines)
+
+    def unreachable(self, reason: str) -> None:
+        """No connection could be made just now."""
+        self._log.add("host", "warning", reason)
+
+    def wants_handshake(self, reason: str) -> None:
+        """The session is to be opened anew, by the handshake."""
+        self._log.add("host", "warning", reason)
 
     def lost(self, reason: str) -> None:
         """The connection is over."""

@@ -67,7 +67,7 @@ class Opener:
 
     async def _open(self, era: EraChoice) -> Link:
         seconds = self._definition.start_timeout
-        link = Link(self._session, self._transport(), next(self._numbers), self._services.identity)
+        link = Link(self._session, self._transport(), next(self._numbers), self._services)
         self._session.use(link)
         hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)
         try:

@@ -8,7 +8,6 @@ import contextvars
 import itertools
 import signal
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.waiting import get_signal, set_signal
@@ -54,7 +53,7 @@ class Places:
         loop, task, context = asyncio.get_running_loop(), asyncio.current_task(), contextvars.copy_context()
 
         def put(function: Errand) -> None:
-            tell(loop, partial(context.run, _in_task, task, function))
+            tell(loop, lambda: context.run(_in_task, task, function))
 
         return Place(self, next(self._numbers), put, subject, loop, False)
 

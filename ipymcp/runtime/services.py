@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 from ipymcp.protocol.transports.process import Grace
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ipymcp.protocol.eras import Identity
     from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.runtime.answers import Answers
+    from ipymcp.runtime.calls import Call
     from ipymcp.runtime.events import Events
+    from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
 
@@ -47,6 +52,10 @@ class Services:
     """Where servers run unless their definition says otherwise."""
     max_starting: int
     timing: Timing
+    desk: Desk
+    answers: Answers
+    running: dict[int, Call[Any]]
+    """The calls now in progress, of all sessions."""
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
