@@ -190,7 +190,9 @@ def _npm_server(package: str, *arguments: str) -> list[str]:
 
 
 def _script(environment_name: str, script: str, *arguments: str) -> list[str]:
-    return [str(environment(environment_name).python.parent / script), *arguments]
+    """A script run by its interpreter: its own first line holds the path where the environment was made."""
+    python = environment(environment_name).python
+    return [str(python), str(python.parent / script), *arguments]
 
 
 def _own(python: Path, file: str) -> list[str]:
