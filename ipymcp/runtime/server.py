@@ -28,10 +28,12 @@ from ipymcp.errors import (
     StartError,
 )
 from ipymcp.protocol.client import Client
+from ipymcp.protocol.inputs import NoAnswers
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.transports.process import Grace
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
+from ipymcp.runtime.calls import CallOptions
 from ipymcp.runtime.environment import forgotten_variable, launch
 from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
@@ -131,6 +133,7 @@ class ServerSession:
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0
+        self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self._services = services
         self._link: _Link | None = None
         self._links = itertools.count(1)
@@ -445,7 +448,7 @@ class _Link:
 
     def __init__(self, session: ServerSession, transport: StdioTransport, number: int, identity: Identity) -> None:
         self.transport = transport
-        self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
+        self.client = Client(transport, self, identity, NoAnswers(), tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.tools_dirty = asyncio.Event()
         self.subscription: asyncio.Future[Raw] | None = None
@@ -463,6 +466,12 @@ class _Link:
 
     def stderr(self, lines: list[str]) -> None:
         self._log.add_stderr(lines)
+
+    def unreachable(self, reason: str) -> None:
+        self._log.add("host", "warning", reason)
+
+    def wants_handshake(self, reason: str) -> None:
+        self._log.add("host", "warning", reason)
 
     def lost(self, reason: str) -> None:
         self._session.disconnected(self.client, reason)
