@@ -60,7 +60,7 @@ def secure(url: str, what: str, *, loopback: bool) -> str:
     parts = _split(url)
     is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters only look like those of a domain
     if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not is_plain:
-        raise AuthError(f"cannot log in: {what} is no web address: {url[:200]!r}", hint=_THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} is no web address: {url[:200]!a}", hint=_THEIR_FAULT)
     if parts.username is not None or parts.fragment:
         raise AuthError(f"cannot log in: {what} on {host(url)} holds a user name or a fragment", hint=_THEIR_FAULT)
     if is_loopback(url):

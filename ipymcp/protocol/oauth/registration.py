@@ -65,7 +65,7 @@ async def client_for(
         url = settings.client_metadata_url
         if not url.startswith("https://") or urlsplit(url).path in ("", "/"):
             hint = "it is an https URL with a path, such as https://example.com/client.json"
-            raise AuthError(f"cannot log in: client_metadata_url is {url[:200]!r}", hint=hint)
+            raise AuthError(f"cannot log in: client_metadata_url is {url[:200]!a}", hint=hint)
         return Registration(url, "private_key_jwt" if settings.private_key else "none")
     held = await store.registration(server.issuer, redirect_uri)
     if held and not held.has_expired and (not held.scopes or set(scopes) <= set(held.scopes)):
