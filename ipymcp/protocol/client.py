@@ -164,7 +164,7 @@ class Client:
         finally:
             self.give_up(slot, "the host stopped waiting")
 
-    async def list_tools(self, *, timeout: float) -> list[wire.ToolDefinition]:
+    async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
         """All pages of the server's tools; a repeated cursor or 1,000 pages end the list."""
         if "tools" not in self.capabilities:
             return []
