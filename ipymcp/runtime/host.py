@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
+    from ipymcp.protocol.client import Client
     from ipymcp.protocol.oauth.store import TokenStore
     from ipymcp.runtime.catalog import ToolEntry
 
@@ -148,11 +149,21 @@ class Host:
             ConfigError: One is no folder or `file://` address.
         """
         self.answers.set_roots(roots)
-        for session in self.sessions.values():
-            client = session.client
-            if client is not None and client.era.kind == "handshake":
-                with contextlib.suppress(ConnectionLost):
-                    client.notify("notifications/roots/list_changed")
+        for client in self._clients():
+            with contextlib.suppress(ConnectionLost):
+                client.roots_changed()
+
+    def set_handler(self, kind: Literal["sampling", "elicitation"], handler: Callable[[Any], Any] | None) -> list[str]:
+        """Have servers answered by a function of the user, from any thread.
+
+        Returns:
+            The servers that cannot be told of it without being started again.
+        """
+        setattr(self.answers, kind, handler)
+        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+
+    def _clients(self) -> list[Client]:
+        return [session.client for session in self.sessions.values() if session.client is not None]
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 

@@ -70,9 +70,9 @@ def authorizer(definition: ServerDefinition, user: LoginUser, services: Services
     from ipymcp.protocol.oauth.settings import OAuthSettings
     from ipymcp.runtime.login import fetch
 
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in definition.auth.items()}
-    kind = given.pop("type", "oauth")
-    settings = OAuthSettings(grant="authorization_code" if kind == "oauth" else kind, **given)
+    given = dict(definition.auth)
+    kind, scopes = given.pop("type", "oauth"), tuple(given.pop("scopes", ()))
+    settings = OAuthSettings(grant="authorization_code" if kind == "oauth" else kind, scopes=scopes, **given)
     return OAuth(url, settings, services.tokens, user, fetch, definition=definition.digest())
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
 from ipymcp.runtime import catalog as catalogs
+from ipymcp.runtime.calls import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
 from ipymcp.runtime.health import check, watch_health
@@ -67,6 +68,7 @@ class ServerSession:
         self.start_under_way: Start | None = None
         self.numbers = itertools.count(1)
         """Of its connections."""
+        self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self._services = services
         self._link: Link | None = None
         self._log_start = 0
