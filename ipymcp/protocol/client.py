@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.inputs import Responder
     from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.transports.base import RequestId, Transport
+    from ipymcp.protocol.transports.base import RequestId, Transport, Turn
 
 __all__ = ["Client", "Listener"]
 
@@ -232,6 +233,18 @@ class Client:
             raise
         if self._lost is not None and self._peer.take(slot):
             raise ConnectionLost(self._lost)
+
+    def turn(self) -> Turn | None:
+        """The right to read in the calling thread, taken before a request is sent; None where it cannot be had."""
+        return self._transport.turn()
+
+    def attend(self, slot: Slot, turn: Turn, seconds: float) -> None:
+        """Read in the calling thread, for some seconds, what comes for this request."""
+        turn.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
+
+    def _is_outcome(self, slot: Slot, line: bytes | bytearray) -> bool:
+        """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
+        return self._peer.concerns(slot, line) and self.continuations.has_none(line)
 
     def give_up(self, slot: Slot, reason: str) -> bool:
         """Stop waiting for a question and tell the server, from any thread.

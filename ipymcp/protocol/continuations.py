@@ -46,6 +46,10 @@ class Continuations:
         """Have errors of this code go to `handler`, which returns whether it failed or renewed the slot."""
         self._errors[code] = handler
 
+    def has_none(self, line: bytes | bytearray) -> bool:
+        """Whether a result is certainly of no type that somebody goes on with; from any thread."""
+        return not any(word in line for word in self._words)
+
     def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Look at one answer; see `Intercept`."""
         if len(error):

@@ -52,6 +52,10 @@ class Slot:
         self.result: Raw | None = None
         self.error: McpError | None = None
 
+    def is_settled(self) -> bool:
+        """Whether it has its outcome."""
+        return self.result is not None or self.error is not None
+
     def settle(self, *, result: Raw | None = None, error: McpError | None = None) -> None:
         """Set the outcome. Only for whoever popped the slot."""
         self.result = result
@@ -154,6 +158,18 @@ class Peer:
         """Settle all requests with an error of their own each."""
         for identifier in list(self._slots):
             self.fail(identifier, error())
+
+    def concerns(self, slot: Slot, line: bytes | bytearray) -> bool:
+        """Whether a line is this request's result or progress and nothing else."""
+        try:
+            message = wire.read_envelope(line)
+            if isinstance(message, list):
+                return False
+            if message.method == "notifications/progress":
+                return wire.decode(message.params, wire.Progress).progressToken == slot.id
+        except ValueError:
+            return False
+        return message.method is None and message.id == slot.id and len(message.result) > 0
 
     def receive(self, line: bytes | bytearray, carrier: int | str | float | None = None) -> None:
         """Act on one line from the other side: a message, or a batch of them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import time
@@ -30,6 +31,9 @@ T = TypeVar("T")
 MAX_QUEUED = 64_000_000
 """Bytes that may wait for a server to read them; who wants to send more waits."""
 _QUEUE_POLL = 0.05
+_ATTENTION = 0.005
+"""Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
+_OWING_POLL = 0.25
 _INTERRUPTED = "the user interrupted it"
 
 
@@ -91,8 +95,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_client", "_convert", "_heard", "_listeners", "_services", "_slot", "arguments", "done", "number", "options",
-        "progress", "session", "started", "tool",
+        "_client", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since", "_services", "_slot",
+        "arguments", "done", "number", "options", "progress", "session", "started", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +118,8 @@ class Call(Generic[T]):
         """The last progress reported."""
         self.done = False
         self.started = self._heard = time.monotonic()
+        self._owing = 0
+        self._owed = self._owing_since = 0.0
         self._convert = convert
         self._services = services
         self._slot = Slot(self._deliver)
@@ -134,12 +140,12 @@ class Call(Generic[T]):
         """
         self._services.loop.refuse_own_thread()
         waiter = Waiter()
-        with Interrupts(waiter.queue) as interrupts:
+        with Interrupts(waiter.queue) as interrupts, self._services.loop.places.blocked(waiter, self):
             self._listeners.append(partial(self._wake, waiter))
             try:
                 while not self._has_room():
                     waiter.wait(_at(time.monotonic() + _QUEUE_POLL), interrupts)
-                self._begin()
+                self._begin_and_attend()
                 if not waiter.wait(self.deadline, interrupts):
                     self._expire()
             except BaseException as error:
@@ -147,7 +153,7 @@ class Call(Generic[T]):
                 raise
             finally:
                 self._present_end()
-        return self._only_outcome()
+        return self._outcome()
 
     async def arun(self) -> T:
         """Send it and await it. Cancelling the task cancels the call.
@@ -180,17 +186,18 @@ class Call(Generic[T]):
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         try:
-            with Interrupts():
-                self._begin()
-            with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED)):
-                await future
+            with self._services.loop.places.awaited(self._services.loop.tell, self):
+                with Interrupts():
+                    self._begin()
+                with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED)):
+                    await future
         except BaseException as error:
             with Interrupts():
                 self._abandon(error)
             raise
         finally:
             self._present_end()
-        return self._only_outcome()
+        return self._outcome()
 
     def submit(self) -> Call[T]:
         """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
@@ -230,7 +237,9 @@ class Call(Generic[T]):
             waiter = Waiter()
             self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
-            if not waiter.wait(None if end is None else _at(end)):
+            with self._services.loop.places.blocked(waiter, self):
+                is_over = waiter.wait(None if end is None else _at(end))
+            if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
         return self._outcome()
 
@@ -247,7 +256,10 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with self._services.loop.awaiting.entered(_nothing):
+            with (
+                self._services.loop.awaiting.entered(_nothing),
+                self._services.loop.places.awaited(self._services.loop.tell, self),
+            ):
                 await future
         return self._outcome()
 
@@ -262,8 +274,31 @@ class Call(Generic[T]):
             return self._give_up("the user cancelled it", error)
 
     def deadline(self) -> float:
-        """When it is given up, on `time.monotonic`'s clock; progress moves it."""
-        return min(self._heard + self.options.timeout, self.started + self.options.max_timeout)
+        """When it is given up, on `time.monotonic`'s clock; progress moves it.
+
+        While the host owes the server an answer the clock stands still: then it is to be asked again, soon.
+        """
+        if self._owing:
+            return time.monotonic() + _OWING_POLL
+        return min(self._heard + self.options.timeout, self.started + self._owed + self.options.max_timeout)
+
+    @contextlib.contextmanager
+    def owing(self) -> Generator[None]:
+        """While the host owes the server an answer, on the background loop: the call's clock stands still."""
+        if not self._owing:
+            self._owing_since = time.monotonic()
+        self._owing += 1
+        try:
+            yield
+        finally:
+            self._heard = time.monotonic()
+            if self._owing == 1:
+                self._owed += self._heard - self._owing_since
+            self._owing -= 1
+
+    def is_at(self, slot: Slot) -> bool:
+        """Whether that is its request on the wire."""
+        return slot is self._slot
 
     # -- one life -----------------------------------------------------------------------------------------------------
 
@@ -292,6 +327,17 @@ class Call(Generic[T]):
             self._finish()
             raise self._explain(error) from error
 
+    def _begin_and_attend(self) -> None:
+        """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
+        turn = self._client.turn() if self._client is not None else None
+        try:
+            self._begin()
+            if turn is not None and self._client is not None:
+                self._client.attend(self._slot, turn, _ATTENTION)
+        finally:
+            if turn is not None:
+                turn.give_back()
+
     def _deliver(self, progress: Progress | None) -> None:
         if progress is None:
             self._finish()
@@ -300,6 +346,9 @@ class Call(Generic[T]):
             self._heard = time.monotonic()
         for listener in tuple(self._listeners):
             listener(progress)
+        if progress is None:  # call and slot know each other: without this only the collector would free them
+            self._slot.deliver = _ignore
+            self._listeners.clear()
 
     def _finish(self) -> None:
         self.done = True
@@ -319,7 +368,7 @@ class Call(Generic[T]):
         self._give_up("no answer in time", self._timed_out())
 
     def _timed_out(self) -> CallTimeout:
-        total = time.monotonic() - self.started
+        total = time.monotonic() - self.started - self._owed
         if total >= self.options.max_timeout:
             return CallTimeout(f"no answer within {self.options.max_timeout:g} s", hint="give it longer: timeout=…")
         silence = "and no progress " if self.progress else ""
@@ -329,16 +378,6 @@ class Call(Generic[T]):
         """Give it up if its time has passed; for calls that nobody waits for in a thread."""
         if not self.done and self.deadline() <= time.monotonic():
             self._expire()
-
-    def _only_outcome(self) -> T:
-        """The outcome, for the one who waited.
-
-        The call knows its slot and the slot its call: a large answer must not wait in that circle for the collector.
-        """
-        try:
-            return self._outcome()
-        finally:
-            self._slot.result = None
 
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result
@@ -395,3 +434,6 @@ def _at(moment: float) -> Callable[[], float]:
 
 
 def _nothing() -> None: ...
+
+
+def _ignore(progress: Progress | None) -> None: ...
