@@ -25,7 +25,7 @@ class Page(Protocol):
     nextCursor: str | None
 
 
-async def pages(client: Client, method: str, kind: type[T], *, timeout: float) -> AsyncIterator[T]:
+async def pages(client: Client, method: str, kind: type[T], *, timeout: float | None) -> AsyncIterator[T]:
     """Every page of a list; a repeated cursor or 1,000 pages end it.
 
     Args:
@@ -50,7 +50,7 @@ async def pages(client: Client, method: str, kind: type[T], *, timeout: float) -
     client.on_noise(f"{method} has more than {MAX_PAGES:,} pages; the list ends here")
 
 
-async def list_tools(client: Client, *, timeout: float) -> list[wire.ToolDefinition]:
+async def list_tools(client: Client, *, timeout: float | None) -> list[wire.ToolDefinition]:
     """All tools of a server, without those whose definition is malformed."""
     tools: list[wire.ToolDefinition] = []
     async for page in pages(client, "tools/list", wire.ListToolsResult, timeout=timeout):
