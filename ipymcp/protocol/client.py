@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError
 from ipymcp.protocol import eras, wire
-from ipymcp.protocol.jsontypes import is_object
-from ipymcp.protocol.negotiation import negotiate, shaped
+from ipymcp.protocol.negotiation import negotiate
+from ipymcp.protocol.pages import TOOLS, list_all
 from ipymcp.protocol.rpc import Peer, Slot, excerpt
+from ipymcp.protocol.subscriptions import Listening, Listenings
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from msgspec import Raw
 
     from ipymcp.protocol.eras import Era, Identity
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Listener"]
 
-MAX_PAGES = 1000
 _LOG_LEVEL = "info"
 """Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
 METHOD_NOT_FOUND = -32601
@@ -39,9 +41,6 @@ _MAX_UNREAD = 64_000_000
 _KNOWN_NOTIFICATIONS = frozenset(
     {
         "notifications/cancelled",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
         "notifications/elicitation/complete",
         "notifications/tasks/status",
     }
@@ -53,6 +52,18 @@ class Listener(Protocol):
 
     def tools_changed(self) -> None:
         """The server's list of tools is not what it was."""
+        ...
+
+    def resources_changed(self) -> None:
+        """Nor are its lists of resources and templates."""
+        ...
+
+    def prompts_changed(self) -> None:
+        """Nor is its list of prompts."""
+        ...
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource has changed that was subscribed to."""
         ...
 
     def log(self, level: str, text: str) -> None:
@@ -87,7 +98,7 @@ class Client:
         self._listener = listener
         self._identity = identity
         self._peer = Peer(self, tag)
-        self._subscription: Slot | None = None
+        self._listenings = Listenings(listener.noise)
         self._lost: str | None = None
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
@@ -129,20 +140,23 @@ class Client:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
+    async def request(
+        self, method: str, body: bytes = b"{}", *, timeout: float | None = None, name: str | None = None
+    ) -> Raw:
         """Ask on the loop thread and wait for the answer.
 
         Args:
             method: Such as `tools/list`.
             body: The params without `_meta`, a JSON object.
             timeout: Seconds; the server is told when it passes.
+            name: What the request is about, for HTTP's `Mcp-Name`: a prompt's name, a resource's URI, a task's id.
 
         Raises:
             CallTimeout: No answer in time.
             RpcError: The server refused.
             ConnectionLost: It went away.
         """
-        slot, future = self._open_request(method, self.era.params(body))
+        slot, future = self._open_request(method, self.era.params(body), name)
         try:
             async with asyncio.timeout(timeout):
                 return await future
@@ -153,30 +167,7 @@ class Client:
 
     async def list_tools(self, *, timeout: float) -> list[wire.ToolDefinition]:
         """All pages of the server's tools; a repeated cursor or 1,000 pages end the list."""
-        if "tools" not in self.capabilities:
-            return []
-        tools: list[wire.ToolDefinition] = []
-        cursors: set[str] = set()
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            body = wire.encode({"cursor": cursor}) if cursor else b"{}"
-            page = shaped(await self.request("tools/list", body, timeout=timeout), wire.ListToolsResult, "tools/list")
-            for raw in page.tools:
-                try:
-                    tools.append(wire.decode(raw, wire.ToolDefinition))
-                except ValueError as error:
-                    self._listener.noise(
-                        f"a tool left out, its definition is malformed ({error}): {excerpt(bytes(raw))}"
-                    )
-            cursor = page.nextCursor
-            if not cursor:
-                return tools
-            if cursor in cursors:
-                self._listener.noise(f"tools/list repeats its cursor {cursor!r}; the list ends here")
-                return tools
-            cursors.add(cursor)
-        self._listener.noise(f"tools/list has more than {MAX_PAGES:,} pages; the list ends here")
-        return tools
+        return (await list_all(self, TOOLS, timeout=timeout)).items
 
     def call_tool(self, slot: Slot, name: str, arguments: bytes) -> None:
         """Send a call, from any thread. The slot hears of progress and of the outcome.
@@ -219,24 +210,16 @@ class Client:
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method)
 
-    def listen(self) -> asyncio.Future[Raw]:
-        """Stateless era: subscribe, now, to changes of the tool list.
+    def listen(self, wanted: Mapping[str, Any]) -> Listening:
+        """Stateless era: subscribe, now.
 
-        Returns:
-            What is done when the server ends it, with an `RpcError` if it has no subscriptions; cancelling it ends it.
+        Args:
+            wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
-        body = b'{"notifications":{"toolsListChanged":true}}'
-        slot, future = self._open_request("subscriptions/listen", self.era.params(body))
-        self._subscription = slot
-
-        def over(done: asyncio.Future[Raw]) -> None:
-            if self._subscription is slot:
-                self._subscription = None
-            if done.cancelled() or done.exception() is None:
-                self.give_up(slot, "no longer listening")
-
-        future.add_done_callback(over)
-        return future
+        body = wire.encode({"notifications": wanted})
+        listening = Listening(*self._open_request("subscriptions/listen", self.era.params(body)), wanted)
+        self._listenings.add(listening, self.give_up)
+        return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening, which only the end of the connection cancels; it may be ignored."""
@@ -244,7 +227,7 @@ class Client:
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future
 
-    def _open_request(self, method: str, params: bytes) -> tuple[Slot, asyncio.Future[Raw]]:
+    def _open_request(self, method: str, params: bytes, name: str | None = None) -> tuple[Slot, asyncio.Future[Raw]]:
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def deliver(progress: wire.Progress | None) -> None:
@@ -258,7 +241,7 @@ class Client:
         slot = Slot(deliver)
         identifier = self._peer.open(slot, method)
         try:
-            self._send_request(identifier, method, params, None)
+            self._send_request(identifier, method, params, name)
         except BaseException:
             self._peer.take(slot)
             raise
@@ -359,8 +342,13 @@ class Client:
         elif method == "notifications/cancelled":
             self._cancelled(params)
         elif method == "notifications/subscriptions/acknowledged":
-            if not _member(wire.loads(params) if len(params) else None, "notifications", "toolsListChanged"):
-                self.on_noise("the server does not announce changes of its tools; %mcp restart shows them")
+            self._listenings.acknowledge(params)
+        elif method == "notifications/resources/list_changed":
+            self._listener.resources_changed()
+        elif method == "notifications/prompts/list_changed":
+            self._listener.prompts_changed()
+        elif method == "notifications/resources/updated":
+            self._resource_updated(params)
         elif method not in _KNOWN_NOTIFICATIONS:
             self.on_noise(f"an unknown notification: {method}")
 
@@ -378,15 +366,21 @@ class Client:
         text = data if isinstance(data, str) else wire.encode(data).decode()
         self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
 
+    def _resource_updated(self, params: Raw) -> None:
+        try:
+            self._listener.resource_updated(wire.decode(params, wire.ResourceUpdated).uri)
+        except ValueError:
+            self.on_noise(f"a malformed notice of a changed resource: {excerpt(bytes(params))}")
+
     def _cancelled(self, params: Raw) -> None:
         """The stateless era ends a subscription so; the handshake era has nothing of ours that a server may cancel."""
         try:
             identifier = wire.decode(params, wire.Cancelled).requestId
         except ValueError:
             return
-        slot = self._subscription
-        if slot is not None and identifier == slot.id and self._peer.take(slot):
-            slot.settle(error=ConnectionLost("the server ended the subscription"))
+        listening = self._listenings.find(identifier)
+        if listening is not None and self._peer.take(listening.slot):
+            listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -398,12 +392,6 @@ class Client:
     def _end(self, reason: str) -> None:
         self._lost = self._lost or reason
         self._peer.fail_all(lambda: ConnectionLost(reason))
-
-
-def _member(value: object, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if is_object(value) else None
-    return value
 
 
 def _header_value(text: str) -> str:

@@ -14,7 +14,7 @@ import itertools
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import (
     CallCancelled,
@@ -28,22 +28,25 @@ from ipymcp.errors import (
     StartError,
 )
 from ipymcp.protocol.client import Client
-from ipymcp.protocol.jsontypes import is_object
+from ipymcp.protocol.subscriptions import Listening, changing_lists
 from ipymcp.protocol.transports.process import Grace
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.environment import forgotten_variable, launch
 from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
+from ipymcp.runtime.offers import Offers
+from ipymcp.runtime.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from msgspec import Raw
+    from collections.abc import Coroutine
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.eras import Identity
     from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.events import Event
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
 
@@ -123,6 +126,7 @@ class ServerSession:
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
+        self.subscriptions = Subscriptions(self)
         self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while the server is ready."""
@@ -163,6 +167,7 @@ class ServerSession:
             return
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
+            self.subscriptions = instead_of.subscriptions.move_to(self)
         self.error = None
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
@@ -213,6 +218,22 @@ class ServerSession:
             raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {self.name}")
         hint = "%mcp shows how it goes" if self.state.is_moving else f"%mcp start {self.name}"
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
+
+    @property
+    def offers(self) -> Offers:
+        """What the live connection has beside tools.
+
+        Raises:
+            ServerError: It is not ready.
+        """
+        self.require()
+        assert self._link is not None  # there is a client
+        return self._link.offers
+
+    @property
+    def timing(self) -> Timing:
+        """How patient the host is."""
+        return self._services.timing
 
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
@@ -295,10 +316,10 @@ class ServerSession:
         """From ready to the end of the connection; the reason of its end."""
         self.client = link.client
         self._move(State.READY)
-        tasks = [self._services.loop.spawn(self._keep_fresh(link), f"ipymcp-refresh-{self.name}")]
+        tasks = [self.spawn(self._keep_fresh(link), "refresh")]
+        tasks.append(self.spawn(self.subscriptions.keep(link.client), "subscriptions"))
         if link.subscription is not None:
-            listening = self._subscribe(link, link.subscription)
-            tasks.append(self._services.loop.spawn(listening, f"ipymcp-listen-{self.name}"))
+            tasks.append(self.spawn(self._subscribe(link, link.subscription), "listen"))
         try:
             return await link.ended
         finally:
@@ -348,8 +369,9 @@ class ServerSession:
         try:
             async with asyncio.timeout(seconds):
                 await link.client.open(era)
-                if link.client.era.kind == "stateless" and _announces_tools(link.client):
-                    link.subscription = link.client.listen()  # before the list is read: no change falls between
+                changing = changing_lists(link.client.capabilities)
+                if link.client.era.kind == "stateless" and changing:
+                    link.subscription = link.client.listen(changing)  # before they are read: no change falls between
                 self._adopt(await link.client.list_tools(timeout=seconds))
         except TimeoutError as error:
             await link.client.aclose("the start failed")
@@ -370,7 +392,7 @@ class ServerSession:
 
     def _adopt(self, definitions: list[ToolDefinition]) -> None:
         old = self.catalog
-        new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
+        new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
             return
         self.catalog = new
@@ -400,16 +422,16 @@ class ServerSession:
                 self.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
             refreshed = time.monotonic()
 
-    async def _subscribe(self, link: _Link, subscription: asyncio.Future[Raw]) -> None:
+    async def _subscribe(self, link: _Link, subscription: Listening) -> None:
         """Stateless era: hold a subscription, and take it again when the server ends it."""
         timing = self._services.timing
         delay = timing.listen_again
         while True:
             begun = time.monotonic()
             try:
-                await subscription
+                await subscription.ended
             except RpcError as error:
-                self.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
+                self.log.add("host", "info", f"it announces no changes of its lists: {error.message}")
                 return
             except ConnectionLost:
                 pass
@@ -417,8 +439,10 @@ class ServerSession:
                 delay = timing.listen_again
             await asyncio.sleep(delay)
             delay = min(delay * 2, 60.0)
-            subscription = link.client.listen()
+            subscription = link.client.listen(subscription.wanted)
             link.tools_dirty.set()
+            link.offers.changed("resources")
+            link.offers.changed("prompts")
 
     def disconnected(self, client: Client, reason: str) -> None:
         """Its server has just gone; what is to be done about it the owner task decides."""
@@ -435,6 +459,14 @@ class ServerSession:
             self._changed.set_result(None)
         self._changed = None
 
+    def emit(self, event: Event) -> None:
+        """Tell the host's subscribers."""
+        self._services.events.emit(event)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        """Start a task on the loop."""
+        return self._services.loop.spawn(coroutine, f"ipymcp-{what}-{self.name}")
+
     def _tell(self, detail: str) -> None:
         if not self._is_replaced:
             self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
@@ -448,12 +480,23 @@ class _Link:
         self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.tools_dirty = asyncio.Event()
-        self.subscription: asyncio.Future[Raw] | None = None
+        self.subscription: Listening | None = None
+        self.offers = Offers(session, self.client)
         self._session = session
         self._log = session.log
 
     def tools_changed(self) -> None:
         self.tools_dirty.set()
+
+    def resources_changed(self) -> None:
+        self.offers.changed("resources")
+
+    def prompts_changed(self) -> None:
+        self.offers.changed("prompts")
+
+    def resource_updated(self, uri: str) -> None:
+        self.offers.updated(uri)
+        self._session.subscriptions.updated(uri)
 
     def log(self, level: str, text: str) -> None:
         self._log.add("server", level, text)
@@ -474,8 +517,3 @@ def _start_failure(error: McpError) -> McpError:
     if isinstance(error, (StartError, ProtocolError)):
         return error
     return StartError(f"did not start: {error.message}", hint=error.hint)
-
-
-def _announces_tools(client: Client) -> bool:
-    tools = client.capabilities.get("tools")
-    return is_object(tools) and bool(tools.get("listChanged"))
