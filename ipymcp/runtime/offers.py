@@ -101,8 +101,10 @@ class Offers:
             state.fresh_until = float("inf")  # a change that is announced from here on makes it stale again
             try:
                 ttl = await self._list(kind, timeout or self._session.definition.timeout)
-            except McpError as error:
+            except BaseException as error:
                 state.fresh_until = 0.0
+                if not isinstance(error, McpError):
+                    raise
                 if not state.is_known:
                     self._session.explain(error)
                     raise

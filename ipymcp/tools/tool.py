@@ -14,6 +14,7 @@ from ipymcp.protocol import wire
 from ipymcp.runtime.calls import CallOptions
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
+from ipymcp.tools.specialised import specialised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,8 +75,8 @@ class ToolFactory:
             text = _describe(entry, schema)
             known = (
                 entry,
-                _specialised(Tool, entry, schema.signature, text),
-                _specialised(AsyncTool, entry, schema.signature, text),
+                specialised(Tool, entry.alias, f"mcp.{entry.server}", schema.signature, text),
+                specialised(AsyncTool, entry.alias, f"mcp.{entry.server}", schema.signature, text),
             )
             self._classes[key] = known
         return known
@@ -267,28 +268,4 @@ def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
         wire.loads(definition.annotations) if len(definition.annotations) else None,
         server=entry.server,
         tool=entry.name,
-    )
-
-
-def _specialised(base: type[Any], entry: ToolEntry, signature: inspect.Signature, text: str) -> type[Any]:
-    """A subclass whose call has this signature, which is what inspection and jedi read.
-
-    Its module is the server's name, not ours: there is no file that `?` could show as its source. The call itself says
-    nothing: `?` would show the same text twice.
-    """
-    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    inherited = base.__call__
-
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return inherited(self, *args, **kwargs)
-
-    async def acall(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return await inherited(self, *args, **kwargs)
-
-    own: Any = acall if inspect.iscoroutinefunction(inherited) else call
-    own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
-    own.__name__, own.__doc__ = "__call__", ""
-    module = f"mcp.{entry.server}"
-    return type(
-        entry.alias, (base,), {"__call__": own, "__doc__": text, "__module__": module, "__signature__": signature}
     )
