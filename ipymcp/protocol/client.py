@@ -1,24 +1,36 @@
 """One connection to one server: negotiate, ask, call, cancel, and hear what the server says of its own accord.
 
-`call_tool`, `cancel` and `notify` may be called from any thread; everything that awaits belongs to the loop the client
-was opened on, and so do all calls of the listener.
+`ask`, `call_tool`, `give_up` and `notify` may be called from any thread; everything that awaits belongs to the loop the
+client was made on, and so do all calls of the listener.
 
 Source: MCP 2025-11-25 (lifecycle, cancellation, ping, tools) and 2026-07-28 (versioning, stdio backward compatibility,
-discover, subscriptions).
+discover, subscriptions, input rounds).
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError
 from ipymcp.protocol import eras, wire
+from ipymcp.protocol.background import Background
+from ipymcp.protocol.clocks import Clocks
+from ipymcp.protocol.continuations import Continuations
+from ipymcp.protocol.headers import Headers
+from ipymcp.protocol.inputs import Answers
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.protocol.listener import Listener
 from ipymcp.protocol.negotiation import negotiate
+from ipymcp.protocol.notices import Notices
 from ipymcp.protocol.pages import TOOLS, list_all
-from ipymcp.protocol.rpc import Peer, Slot, excerpt
+from ipymcp.protocol.pushes import Pushes
+from ipymcp.protocol.reopening import Reopening
+from ipymcp.protocol.rounds import Rounds
+from ipymcp.protocol.rpc import Peer, Slot
+from ipymcp.protocol.serving import Serving
 from ipymcp.protocol.subscriptions import Listening, Listenings
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
@@ -27,60 +39,22 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from ipymcp.errors import RpcError
     from ipymcp.protocol.eras import Era, Identity
+    from ipymcp.protocol.inputs import Responder
     from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.transports.base import RequestId, Transport
+    from ipymcp.protocol.transports.base import RequestId, Transport, Turn
 
 __all__ = ["Client", "Listener"]
 
 _LOG_LEVEL = "info"
 """Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
-METHOD_NOT_FOUND = -32601
+_HEADER_MISMATCH = -32020
+_INVALID_REQUEST = -32600
+_LOOK_UP = 30.0
+"""Seconds for each page of the tools that are looked up again while a call waits."""
 _MAX_UNREAD = 64_000_000
 """Bytes that may wait for a server which asks and does not read; further questions of its go unanswered."""
-_KNOWN_NOTIFICATIONS = frozenset(
-    {
-        "notifications/cancelled",
-        "notifications/elicitation/complete",
-        "notifications/tasks/status",
-    }
-)
-
-
-class Listener(Protocol):
-    """What the client's owner hears. Called on the loop thread; must not block."""
-
-    def tools_changed(self) -> None:
-        """The server's list of tools is not what it was."""
-        ...
-
-    def resources_changed(self) -> None:
-        """Nor are its lists of resources and templates."""
-        ...
-
-    def prompts_changed(self) -> None:
-        """Nor is its list of prompts."""
-        ...
-
-    def resource_updated(self, uri: str) -> None:
-        """A resource has changed that was subscribed to."""
-        ...
-
-    def log(self, level: str, text: str) -> None:
-        """A log message of the server, with its MCP level."""
-        ...
-
-    def noise(self, text: str) -> None:
-        """Something the server should not have sent."""
-        ...
-
-    def stderr(self, lines: list[str]) -> None:
-        """Lines from the server's standard error."""
-        ...
-
-    def lost(self, reason: str) -> None:
-        """The connection ended without our asking."""
-        ...
 
 
 class Client:
@@ -90,16 +64,32 @@ class Client:
         transport: Not yet opened.
         listener: Hears what the server says of its own accord.
         identity: Who we are.
+        responder: Answers what the server asks.
         tag: Names this connection in logs, unique in the process.
     """
 
-    def __init__(self, transport: Transport, listener: Listener, identity: Identity, *, tag: str) -> None:
+    def __init__(
+        self, transport: Transport, listener: Listener, identity: Identity, responder: Responder, *, tag: str
+    ) -> None:
         self._transport = transport
         self._listener = listener
         self._identity = identity
         self._peer = Peer(self, tag)
+        self._background = Background()
+        self._clocks = Clocks()
+        self._headers = Headers()
+        self._answers = Answers(responder, self._clocks)
+        self._serving = Serving(self._answers, self._background, self._respond, self._find, self.on_noise)
+        self._rounds = Rounds(self, self._answers, self._background)
+        self._reopening = Reopening(self, self._background)
+        self._pushes = Pushes(self._peer, listener)
         self._listenings = Listenings(listener.noise)
+        self._notices = Notices(listener, self._listenings, self._cancelled)
         self._lost: str | None = None
+        self.continuations = Continuations()
+        """Who goes on with answers that are no outcome yet."""
+        self.task_slots: dict[str, Slot] = {}
+        """Calls that became tasks, by the task's id: a request of the server may name one."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
         """False when the era was decided after a silence: then it is not worth remembering."""
@@ -127,9 +117,23 @@ class Client:
             ConnectionLost: The server went away meanwhile.
             ProtocolError: No version in common, or an answer that is none.
             RpcError: The server refused.
+            HttpError: It answered with an HTTP error.
         """
+        self._pushes.may_reopen = era != "modern"
         await self._transport.open(self)
-        settled = await negotiate(self._ask, self._identity, era)
+        await self._settle(era)
+        if self.era.kind == "stateless":
+            self.continuations.on_result("input_required", self._rounds.begin)
+            self.continuations.on_error(_HEADER_MISMATCH, self._renew_headers)
+            self.continuations.on_error(_INVALID_REQUEST, self._pushes.error)
+            self._peer.intercept = self.continuations.intercept
+
+    async def shake_hands(self) -> None:
+        """Open the session anew, in the handshake era."""
+        await self._settle("legacy")
+
+    async def _settle(self, era: EraChoice) -> None:
+        settled = await negotiate(self._ask, self._identity, self._answers.declared, era)
         self.era = settled.era
         self.era_was_answered = settled.was_answered
         self.capabilities = settled.capabilities
@@ -138,36 +142,62 @@ class Client:
         if settled.era.kind == "handshake":
             self.notify("notifications/initialized")
 
+    def declare(self) -> bool:
+        """Declare what the responder is capable of now.
+
+        Returns:
+            False if it has changed and this connection cannot say so any more: the handshake has said it.
+        """
+        if self.era.kind == "stateless":
+            if self._answers.declare():
+                self.era = eras.stateless(self.era.version, self._identity, self._answers.declared)
+            return True
+        return not self._answers.is_outdated()
+
+    def roots_changed(self) -> None:
+        """Tell a server of the handshake era that `roots/list` answers otherwise now, if that was declared."""
+        roots = self._answers.declared.get("roots")
+        if self.era.kind == "handshake" and is_object(roots) and roots.get("listChanged"):
+            self.notify("notifications/roots/list_changed")
+
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    async def request(
-        self, method: str, body: bytes = b"{}", *, timeout: float | None = None, name: str | None = None
-    ) -> Raw:
+    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
         """Ask on the loop thread and wait for the answer.
 
         Args:
             method: Such as `tools/list`.
             body: The params without `_meta`, a JSON object.
-            timeout: Seconds; the server is told when it passes.
-            name: What the request is about, for HTTP's `Mcp-Name`: a prompt's name, a resource's URI, a task's id.
+            timeout: Seconds, not counting those in which the host owes the server an answer; it is told when they pass.
 
         Raises:
             CallTimeout: No answer in time.
             RpcError: The server refused.
             ConnectionLost: It went away.
         """
-        slot, future = self._open_request(method, self.era.params(body), name)
+        slot, future = self._open_request(method, body)
         try:
-            async with asyncio.timeout(timeout):
+            async with self._clocks.limit(slot, timeout):
                 return await future
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
             self.give_up(slot, "the host stopped waiting")
 
+    async def check(self, timeout: float) -> None:
+        """Ask something cheap, to see that the server is there. Raises as `request` does."""
+        await self.request("server/discover" if self.era.kind == "stateless" else "ping", timeout=timeout)
+
     async def list_tools(self, *, timeout: float) -> list[wire.ToolDefinition]:
-        """All pages of the server's tools; a repeated cursor or 1,000 pages end the list."""
-        return (await list_all(self, TOOLS, timeout=timeout)).items
+        """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
+        tools = (await list_all(self, TOOLS, timeout=timeout)).items
+        if not self._transport.uses_headers or self.era.kind == "handshake":
+            return tools
+        invalid: set[str] = set()
+        for tool, reason in self._headers.learn(tools):
+            self._listener.noise(f"the tool {tool.name} left out: {reason}")
+            invalid.add(tool.name)
+        return [tool for tool in tools if tool.name not in invalid]
 
     def call_tool(self, slot: Slot, name: str, arguments: bytes) -> None:
         """Send a call, from any thread. The slot hears of progress and of the outcome.
@@ -180,35 +210,69 @@ class Client:
         Raises:
             ConnectionLost: There is nobody to send to. The slot hears nothing then.
         """
-        identifier = self._peer.open(slot, "tools/call")
-        body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), arguments)
-        params = self.era.params(body, progress_token=identifier, log_level=_LOG_LEVEL)
+        slot.name = name
+        self.ask(slot, "tools/call", arguments)
+
+    def ask(self, slot: Slot, method: str, body: bytes) -> None:
+        """Send a question, from any thread. The slot hears of the outcome, however many requests it takes.
+
+        Args:
+            slot: New; it is given its id here.
+            method: Such as `resources/read`.
+            body: The params without `_meta`, a JSON object.
+
+        Raises:
+            ConnectionLost: There is nobody to send to. The slot hears nothing then.
+        """
+        self._peer.open(slot, method)
+        slot.body = body
         try:
-            self._send_request(identifier, "tools/call", params, name)
+            self._send_request(slot)
         except BaseException:
             self._peer.take(slot)
             raise
         if self._lost is not None and self._peer.take(slot):
             raise ConnectionLost(self._lost)
 
+    def turn(self) -> Turn | None:
+        """The right to read in the calling thread, taken before a request is sent; None where it cannot be had."""
+        return self._transport.turn()
+
+    def attend(self, slot: Slot, turn: Turn, seconds: float) -> None:
+        """Read in the calling thread, for some seconds, what comes for this request."""
+        turn.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
+
+    def _is_outcome(self, slot: Slot, line: bytes | bytearray) -> bool:
+        """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
+        return self._peer.concerns(slot, line) and self.continuations.has_none(line)
+
     def give_up(self, slot: Slot, reason: str) -> bool:
-        """Stop waiting for a request and tell the server, from any thread.
+        """Stop waiting for a question and tell the server, from any thread.
 
         Returns:
             False if it was settled already: its outcome stands.
         """
         if not self._peer.take(slot):
             return False
+        if slot.retry is None:
+            self.call_off(slot, reason)
+        else:
+            self._rounds.withdraw(slot, reason)
+        return True
+
+    def call_off(self, slot: Slot, reason: str) -> None:
+        """Tell the server that nobody waits for the request last sent for this slot."""
+        if self._reopening.is_under_way and self._reopening.drop(slot.id):
+            return
         if slot.method != "initialize" and not self._transport.abort(slot.id):
             with contextlib.suppress(ConnectionLost):
                 self.notify("notifications/cancelled", {"requestId": slot.id, "reason": reason})
-        return True
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification, from any thread."""
         members = b"" if params is None else b',"params":%s' % wire.encode(params)
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
-        self._send(frame, "notification", None, method)
+        self._send(frame, "notification", None, method, self._headers_of(method))
 
     def listen(self, wanted: Mapping[str, Any]) -> Listening:
         """Stateless era: subscribe, now.
@@ -217,17 +281,24 @@ class Client:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
         body = wire.encode({"notifications": wanted})
-        listening = Listening(*self._open_request("subscriptions/listen", self.era.params(body)), wanted)
+        listening = Listening(*self._open_request("subscriptions/listen", body), wanted)
         self._listenings.add(listening, self.give_up)
         return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
-        """The answer to a request of the opening, which only the end of the connection cancels; it may be ignored."""
-        future = self._open_request(method, params)[1]
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
+        slot, future = self._open_request(method, params)
+
+        def over(done: asyncio.Future[Raw]) -> None:
+            if not done.cancelled():
+                done.exception()
+            elif self._peer.take(slot):
+                self._transport.abort(slot.id)
+
+        future.add_done_callback(over)
         return future
 
-    def _open_request(self, method: str, params: bytes, name: str | None = None) -> tuple[Slot, asyncio.Future[Raw]]:
+    def _open_request(self, method: str, body: bytes) -> tuple[Slot, asyncio.Future[Raw]]:
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def deliver(progress: wire.Progress | None) -> None:
@@ -239,18 +310,23 @@ class Client:
                 future.set_result(slot.result)
 
         slot = Slot(deliver)
-        identifier = self._peer.open(slot, method)
-        try:
-            self._send_request(identifier, method, params, name)
-        except BaseException:
-            self._peer.take(slot)
-            raise
+        self.ask(slot, method, body)
         return slot, future
 
-    def _send_request(self, identifier: int, method: str, params: bytes, name: str | None) -> None:
+    def _send_request(self, slot: Slot, extra: bytes = b"") -> None:
+        name, body = slot.name, slot.body
+        headers = self._headers_of(slot.method, body, name)
+        if name is not None:
+            body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), body)
+        if extra:
+            body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
+        if name is not None:
+            params = self.era.params(body, progress_token=slot.id, log_level=_LOG_LEVEL)
+        else:
+            params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
-        frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (identifier, method.encode(), members)
-        self._send(frame, "request", identifier, method, name)
+        frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
+        self._send(frame, "request", slot.id, slot.method, headers)
 
     def _send(
         self,
@@ -258,33 +334,23 @@ class Client:
         kind: Literal["request", "notification", "response"],
         identifier: int | str | float | None,
         method: str,
-        name: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         """Where every frame goes out."""
-        headers = self._headers(method, name) if self._transport.uses_headers else NO_HEADERS
-        self._transport.send(Message(frame, kind, identifier, method, headers))
+        message = Message(frame, kind, identifier, method, headers)
+        if self._reopening.is_under_way and method != "initialize" and self._reopening.hold(message):
+            return
+        self._transport.send(message)
 
-    def _headers(self, method: str, name: str | None = None) -> dict[str, str]:
-        """What the HTTP transport mirrors (2026-07-28, Streamable HTTP, request metadata)."""
-        if method == "server/discover":
-            version, stateless = eras.STATELESS_VERSIONS[0], True
-        else:
-            version, stateless = self.era.version, self.era.kind == "stateless"
-        if method == "initialize" or not version:
-            return {}
-        headers = {"MCP-Protocol-Version": version}
-        if stateless:
-            headers["Mcp-Method"] = method
-            if name is not None:
-                headers["Mcp-Name"] = _header_value(name)
-        return headers
+    def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
+        return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
     def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
         """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
         if self._lost is None:
-            self._peer.receive(line)
+            self._peer.receive(line, carrier)
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """One request failed in the transport (called by it)."""
@@ -292,12 +358,11 @@ class Client:
 
     def expired(self, message: Message) -> None:
         """The server has forgotten our session (called by the transport)."""
-        if message.id is not None:
-            self._peer.fail(message.id, ConnectionLost("the server has forgotten this session"))
+        self._reopening.expired(message)
 
     def unreachable(self, reason: str) -> None:
         """No connection could be made (called by the transport)."""
-        self._listener.noise(reason)
+        self._listener.unreachable(reason)
 
     def noise(self, text: str) -> None:
         """Something for the log (called by the transport)."""
@@ -313,74 +378,74 @@ class Client:
         self._listener.lost(reason)  # first: whoever's call fails now may call again at once
         self._end(reason)
 
-    def on_request(self, request: wire.Envelope) -> None:
-        """A request of the server: `ping` is answered, the rest is nothing we declared."""
+    def on_request(self, request: wire.Envelope, carrier: RequestId | None) -> None:
+        """A request of the server (called by the peer)."""
         if self.era.kind == "stateless":
-            self.on_noise(f"a request of the server ({request.method}), which this era does not know: not answered")
-            return
-        if self._transport.queued > _MAX_UNREAD:
+            self._pushes.request(request.method or "", carrier)
+        elif self._transport.queued > _MAX_UNREAD:
             self.on_noise(f"a request of the server ({request.method}) not answered: it does not read what is sent")
-            return
-        identifier = wire.encode(request.id)
-        if request.method == "ping":
-            frame = b'{"jsonrpc":"2.0","id":%s,"result":{}}' % identifier
         else:
-            error = wire.encode(
-                {"code": METHOD_NOT_FOUND, "message": f"{request.method} is not supported by this host"}
-            )
-            frame = b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identifier, error)
-            self.on_noise(f"the server asked for {request.method}, which this host does not offer")
-        with contextlib.suppress(ConnectionLost):
-            self._send(frame, "response", request.id, "")
+            self._serving.serve(request, carrier)
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """A notification of the server."""
-        if method == "notifications/tools/list_changed":
-            self._listener.tools_changed()
-        elif method == "notifications/message":
-            self._log(params)
-        elif method == "notifications/cancelled":
-            self._cancelled(params)
-        elif method == "notifications/subscriptions/acknowledged":
-            self._listenings.acknowledge(params)
-        elif method == "notifications/resources/list_changed":
-            self._listener.resources_changed()
-        elif method == "notifications/prompts/list_changed":
-            self._listener.prompts_changed()
-        elif method == "notifications/resources/updated":
-            self._resource_updated(params)
-        elif method not in _KNOWN_NOTIFICATIONS:
-            self.on_noise(f"an unknown notification: {method}")
+        """A notification of the server (called by the peer)."""
+        self._notices.hear(method, params)
 
     def on_noise(self, text: str) -> None:
         """Something that is no message (called by the peer)."""
         self._listener.noise(text)
 
-    def _log(self, params: Raw) -> None:
-        try:
-            message = wire.decode(params, wire.LogMessage)
-            data = wire.loads(message.data)
-        except ValueError:
-            self.on_noise(f"a malformed log message: {excerpt(bytes(params))}")
-            return
-        text = data if isinstance(data, str) else wire.encode(data).decode()
-        self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
+    def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
+        frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (wire.encode(identifier), member.encode(), bytes(value))
+        with contextlib.suppress(ConnectionLost):
+            self._send(frame, "response", identifier, "", self._headers_of(""))
 
-    def _resource_updated(self, params: Raw) -> None:
-        try:
-            self._listener.resource_updated(wire.decode(params, wire.ResourceUpdated).uri)
-        except ValueError:
-            self.on_noise(f"a malformed notice of a changed resource: {excerpt(bytes(params))}")
+    def _find(self, task: str | None, carrier: RequestId | None) -> Slot | None:
+        slot = self.task_slots.get(task) if task is not None else None
+        return slot or self._peer.slot(carrier)
 
-    def _cancelled(self, params: Raw) -> None:
-        """The stateless era ends a subscription so; the handshake era has nothing of ours that a server may cancel."""
-        try:
-            identifier = wire.decode(params, wire.Cancelled).requestId
-        except ValueError:
-            return
+    def _cancelled(self, identifier: int | str) -> None:
+        """The handshake era withdraws a request of the server so, the stateless era ends a subscription of ours."""
         listening = self._listenings.find(identifier)
-        if listening is not None and self._peer.take(listening.slot):
+        if self.era.kind == "handshake":
+            self._serving.withdraw(identifier)
+        elif listening is not None and self._peer.take(listening.slot):
             listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
+
+    # -- questions of several requests --------------------------------------------------------------------------------
+
+    def renew(self, slot: Slot) -> bool:
+        """Give a question a new id; false if nobody waits for it any more."""
+        return self._peer.renew(slot)
+
+    def fail(self, slot: Slot, error: McpError) -> None:
+        """End a question, if somebody still waits for it."""
+        self._peer.fail(slot.id, error)
+
+    def send_again(self, slot: Slot, extra: bytes) -> bool:
+        """Send a renewed question, with further members of its params; false if nobody waits for it any more."""
+        if not self._peer.holds(slot):
+            return False
+        self._send_request(slot, extra)
+        return True
+
+    def send_once_more(self, message: Message) -> None:
+        """Send a request that was not accepted, if somebody still waits for it."""
+        if self._peer.slot(message.id) is not None:
+            headers = {**message.headers, **self._headers_of("")}
+            try:
+                self._send(message.frame, message.kind, message.id, message.method, headers)
+            except ConnectionLost as error:
+                self.undelivered(message.id or 0, error)
+
+    def _renew_headers(self, slot: Slot, error: RpcError) -> bool:
+        """The server takes a call's headers for wrong: its tools may have changed. Looked up and tried again, once."""
+        return slot.name is not None and self._rounds.mend(slot, self._look_up_headers())
+
+    async def _look_up_headers(self) -> bytes:
+        await self.list_tools(timeout=_LOOK_UP)
+        self._listener.tools_changed()
+        return b""
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -391,10 +456,5 @@ class Client:
 
     def _end(self, reason: str) -> None:
         self._lost = self._lost or reason
+        self._background.cancel_all()
         self._peer.fail_all(lambda: ConnectionLost(reason))
-
-
-def _header_value(text: str) -> str:
-    """As the specification's value encoding: plain where a header can carry it, else base64 with its sentinel."""
-    plain = text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?base64?")
-    return text if plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="

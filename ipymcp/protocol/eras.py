@@ -9,7 +9,7 @@ Source: MCP 2025-11-25 lifecycle; 2026-07-28 basic (the `_meta` fields) and vers
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ipymcp.protocol import wire
@@ -25,11 +25,10 @@ _META = "io.modelcontextprotocol/"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who we say we are, and what we can do. A capability is declared only once it works."""
+    """Who we say we are."""
 
     name: str
     version: str
-    capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def info(self) -> dict[str, str]:
@@ -70,11 +69,17 @@ def handshake(version: str) -> Era:
     return Era("handshake", version, b"")
 
 
-def stateless(version: str, identity: Identity) -> Era:
-    """The era in which every request says everything."""
+def stateless(version: str, identity: Identity, capabilities: dict[str, Any]) -> Era:
+    """The era in which every request says everything.
+
+    Args:
+        version: One of `STATELESS_VERSIONS`.
+        identity: Who we are.
+        capabilities: What we declare, as `ClientCapabilities`.
+    """
     members = {
         _META + "protocolVersion": version,
         _META + "clientInfo": identity.info,
-        _META + "clientCapabilities": identity.capabilities,
+        _META + "clientCapabilities": capabilities,
     }
     return Era("stateless", version, wire.encode(members)[1:-1])

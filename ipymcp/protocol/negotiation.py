@@ -2,9 +2,11 @@
 
 The modern question (`server/discover`) is asked first and never given up: Python servers take seconds to start, so a
 silence says nothing. After two seconds of it the handshake (`initialize`) is sent as well. The first success decides;
-the error that comes to the other is ignored.
+the other question is abandoned. Over HTTP an error status without a modern JSON-RPC error in its body means an old
+server, as any other error does over stdio.
 
-Source: MCP 2026-07-28 versioning and stdio (backward compatibility), server/discover; 2025-11-25 lifecycle.
+Source: MCP 2026-07-28 versioning, stdio and Streamable HTTP (backward compatibility), server/discover; 2025-11-25
+lifecycle.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from ipymcp.errors import ProtocolError, RpcError
+from ipymcp.errors import HttpError, ProtocolError, RpcError
 from ipymcp.protocol import eras, wire
 from ipymcp.protocol.jsontypes import is_array, is_object
 
@@ -31,6 +33,8 @@ PROBE_SILENCE = 2.0
 """Seconds an unanswered `server/discover` waits for company: then `initialize` is sent as well."""
 UNSUPPORTED_VERSION = -32022
 _MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
+_NO_WORD_OF_AN_ERA = frozenset({401, 403, 407, 429, 503})
+"""HTTP errors that a server of either era may give; any other may be an old server's way not to know the question."""
 _OTHER_ERA = "load it with --era auto"
 _OUR_VERSIONS = f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
 
@@ -46,93 +50,121 @@ class Settled(NamedTuple):
     """False when the era was decided after a silence: then it is not worth remembering."""
 
 
-async def negotiate(ask: Callable[[str, bytes], asyncio.Future[Raw]], identity: Identity, choice: EraChoice) -> Settled:
+async def negotiate(
+    ask: Callable[[str, bytes], asyncio.Future[Raw]],
+    identity: Identity,
+    capabilities: dict[str, Any],
+    choice: EraChoice,
+) -> Settled:
     """Ask until it is settled.
 
     Args:
-        ask: Sends a request with its params; the answer may be ignored.
+        ask: Sends a request with its params; cancelling what it gives abandons the request.
         identity: Who we are.
+        capabilities: What we declare.
         choice: `auto`, or the one era to try.
 
     Raises:
         ProtocolError: No version in common, or an answer that is none.
         RpcError: The server refused.
+        HttpError: It answered with an HTTP error, to the handshake too where that was tried.
         ConnectionLost: It went away.
     """
-    modern = eras.stateless(eras.STATELESS_VERSIONS[0], identity).params(b"{}")
-    if choice == "legacy":
-        return await _initialize(ask, identity)
-    discover = ask("server/discover", modern)
-    if choice == "modern":
+    return await _Negotiation(ask, identity, capabilities).settle(choice)
+
+
+class _Negotiation:
+    def __init__(
+        self, ask: Callable[[str, bytes], asyncio.Future[Raw]], identity: Identity, capabilities: dict[str, Any]
+    ) -> None:
+        self._ask = ask
+        self._identity = identity
+        self._capabilities = capabilities
+
+    async def settle(self, choice: EraChoice) -> Settled:
+        if choice == "legacy":
+            return await self._handshake()
+        discover = self._discover()
+        try:
+            if choice == "modern":
+                return await self._modern(discover)
+            await asyncio.wait({discover}, timeout=PROBE_SILENCE)
+            if discover.done():
+                return self._settle_probe(discover) or await self._handshake()
+            return (await self._first_of_both(discover))._replace(was_answered=False)
+        finally:
+            discover.cancel()
+
+    async def _modern(self, discover: asyncio.Future[Raw]) -> Settled:
         await asyncio.wait({discover})
-        settled = _settle_probe(discover, identity)
+        settled = self._settle_probe(discover)
         if settled is None:
             raise ProtocolError("the server does not speak the stateless era", hint=_OTHER_ERA)
         return settled
-    await asyncio.wait({discover}, timeout=PROBE_SILENCE)
-    if discover.done():
-        return _settle_probe(discover, identity) or await _initialize(ask, identity)
-    return (await _first_of_both(discover, ask, identity))._replace(was_answered=False)
 
+    async def _first_of_both(self, discover: asyncio.Future[Raw]) -> Settled:
+        initialize = self._initialize()
+        pending = {discover, initialize}
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                settled = self._settle_probe(discover) if discover in done else None
+                if settled is not None:
+                    return settled
+                if initialize in done and initialize.exception() is None:
+                    break
+            return _settle_initialized(initialize.result())
+        finally:
+            initialize.cancel()
 
-async def _first_of_both(
-    discover: asyncio.Future[Raw], ask: Callable[[str, bytes], asyncio.Future[Raw]], identity: Identity
-) -> Settled:
-    initialize = ask("initialize", _initialize_params(identity))
-    pending = {discover, initialize}
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        settled = _settle_probe(discover, identity) if discover in done else None
-        if settled is not None:
-            return settled
-        if initialize in done and initialize.exception() is None:
-            break
-    return _settle_initialized(initialize.result())
+    async def _handshake(self) -> Settled:
+        try:
+            return _settle_initialized(await self._initialize())
+        except RpcError as error:
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            supported = _supported_versions(error.data)
+            if any(version in eras.STATELESS_VERSIONS for version in supported):
+                raise ProtocolError("the server does not speak the handshake era", hint=_OTHER_ERA) from error
+            raise _no_common_version(supported) from error
 
+    def _discover(self) -> asyncio.Future[Raw]:
+        era = eras.stateless(eras.STATELESS_VERSIONS[0], self._identity, self._capabilities)
+        return self._ask("server/discover", era.params(b"{}"))
 
-def _settle_probe(discover: asyncio.Future[Raw], identity: Identity) -> Settled | None:
-    """What the probe's answer settles; None where the handshake has to be tried."""
-    try:
-        result = shaped(discover.result(), wire.DiscoverResult, "server/discover")
-    except RpcError as error:
-        if error.code not in _MODERN_ERRORS:
-            return None
-        if error.code != UNSUPPORTED_VERSION:
-            raise
-        supported = _supported_versions(error.data)
-        if any(version in eras.HANDSHAKE_VERSIONS for version in supported):
-            return None
-        raise _no_common_version(supported) from error
-    version = next((known for known in eras.STATELESS_VERSIONS if known in result.supportedVersions), None)
-    if version is None:
-        if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):
-            return None
-        raise _no_common_version(result.supportedVersions)
-    info = result.meta.get("io.modelcontextprotocol/serverInfo")
-    server_info = info if is_object(info) else {}
-    return Settled(eras.stateless(version, identity), result.capabilities, server_info, result.instructions)
-
-
-async def _initialize(ask: Callable[[str, bytes], asyncio.Future[Raw]], identity: Identity) -> Settled:
-    try:
-        return _settle_initialized(await ask("initialize", _initialize_params(identity)))
-    except RpcError as error:
-        if error.code != UNSUPPORTED_VERSION:
-            raise
-        supported = _supported_versions(error.data)
-        if any(version in eras.STATELESS_VERSIONS for version in supported):
-            raise ProtocolError("the server does not speak the handshake era", hint=_OTHER_ERA) from error
-        raise _no_common_version(supported) from error
-
-
-def _initialize_params(identity: Identity) -> bytes:
-    return wire.encode(
-        {
+    def _initialize(self) -> asyncio.Future[Raw]:
+        params = {
             "protocolVersion": eras.HANDSHAKE_VERSIONS[0],
-            "capabilities": identity.capabilities,
-            "clientInfo": identity.info,
+            "capabilities": self._capabilities,
+            "clientInfo": self._identity.info,
         }
-    )
+        return self._ask("initialize", wire.encode(params))
+
+    def _settle_probe(self, discover: asyncio.Future[Raw]) -> Settled | None:
+        """What the probe's answer settles; None where the handshake has to be tried."""
+        try:
+            result = shaped(discover.result(), wire.DiscoverResult, "server/discover")
+        except HttpError as error:
+            if error.status in _NO_WORD_OF_AN_ERA:
+                raise
+            return None
+        except RpcError as error:
+            if error.code not in _MODERN_ERRORS:
+                return None
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            supported = _supported_versions(error.data)
+            if any(version in eras.HANDSHAKE_VERSIONS for version in supported):
+                return None
+            raise _no_common_version(supported) from error
+        version = next((known for known in eras.STATELESS_VERSIONS if known in result.supportedVersions), None)
+        if version is None:
+            if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):
+                return None
+            raise _no_common_version(result.supportedVersions)
+        info = result.meta.get("io.modelcontextprotocol/serverInfo")
+        era = eras.stateless(version, self._identity, self._capabilities)
+        return Settled(era, result.capabilities, info if is_object(info) else {}, result.instructions)
 
 
 def _settle_initialized(raw: Raw) -> Settled:

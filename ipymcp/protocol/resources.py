@@ -37,7 +37,7 @@ async def read_resource(client: Client, uri: str, *, timeout: float | None) -> R
         ProtocolError: The answer is none.
         McpError: As `Client.request`.
     """
-    raw = await client.request("resources/read", wire.encode({"uri": uri}), timeout=timeout, name=uri)
+    raw = await client.request("resources/read", wire.encode({"uri": uri}), timeout=timeout)
     result = shaped(raw, wire.ReadResourceResult, "resources/read")
     return Read(raw, max(0.0, (result.ttlMs or 0.0) / 1000))
 
@@ -50,7 +50,7 @@ async def get_prompt(client: Client, name: str, arguments: Mapping[str, str], *,
         McpError: As `Client.request`.
     """
     body = wire.encode({"name": name, "arguments": arguments} if arguments else {"name": name})
-    raw = await client.request("prompts/get", body, timeout=timeout, name=name)
+    raw = await client.request("prompts/get", body, timeout=timeout)
     shaped(raw, wire.GetPromptResult, "prompts/get")
     return raw
 

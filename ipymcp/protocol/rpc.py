@@ -19,7 +19,9 @@ from ipymcp.protocol import wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Handler", "Peer", "Slot", "excerpt", "find_id"]
+    from ipymcp.protocol.rounds import Retry
+
+__all__ = ["Handler", "Intercept", "Peer", "Slot", "excerpt", "find_id", "rpc_error"]
 
 _ID = rb'"id"\s*:\s*(?:(-?\d+)|"((?:[^"\\]|\\.)*)")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
@@ -29,20 +31,30 @@ _ITS_FAULT = "a fault of the server; its log has the line"
 
 
 class Slot:
-    """One request in flight and, once settled, what became of it.
+    """One question of ours and, once settled, what became of it.
 
     `deliver` is called, on whichever thread it happens, with each `wire.Progress` and in the end once with None, when
-    `result` or `error` is set.
+    `result` or `error` is set. A question may take several requests (input rounds): `id` is that of the last one.
     """
 
-    __slots__ = ("deliver", "error", "id", "method", "result")
+    __slots__ = ("body", "deliver", "error", "id", "method", "name", "result", "retry")
 
     def __init__(self, deliver: Callable[[wire.Progress | None], None]) -> None:
         self.deliver = deliver
         self.id = 0
         self.method = ""
+        self.name: str | None = None
+        """Of a tool call the tool's."""
+        self.body = b""
+        """The params, without `_meta`; of a tool call the arguments."""
+        self.retry: Retry | None = None
+        """Set once it is to be sent again."""
         self.result: Raw | None = None
         self.error: McpError | None = None
+
+    def is_settled(self) -> bool:
+        """Whether it has its outcome."""
+        return self.result is not None or self.error is not None
 
     def settle(self, *, result: Raw | None = None, error: McpError | None = None) -> None:
         """Set the outcome. Only for whoever popped the slot."""
@@ -51,11 +63,19 @@ class Slot:
         self.deliver(None)
 
 
+class Intercept(Protocol):
+    """Looks at an answer before it settles its slot."""
+
+    def __call__(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+        """True where it settled or renewed the slot itself: the answer is dealt with."""
+        ...
+
+
 class Handler(Protocol):
     """What the peer's owner does with what the other side says of its own accord."""
 
-    def on_request(self, request: wire.Envelope) -> None:
-        """The other side asks something; answer with `Peer.answer`."""
+    def on_request(self, request: wire.Envelope, carrier: int | str | float | None) -> None:
+        """The other side asks something, in the stream of our request `carrier` where there is one for each."""
         ...
 
     def on_notification(self, method: str, params: Raw) -> None:
@@ -77,6 +97,8 @@ class Peer:
         self._next_id = itertools.count(1).__next__
         self._given_up: deque[int | str | float] = deque(maxlen=256)
         """The last requests nobody waits for any more: a late answer to one of them is nothing to speak of."""
+        self.intercept: Intercept | None = None
+        """Shown every answer first, where it is set."""
 
     def __len__(self) -> int:
         """How many requests are in flight."""
@@ -89,11 +111,39 @@ class Peer:
         self._slots[identifier] = slot
         return identifier
 
+    def holds(self, slot: Slot) -> bool:
+        """Whether it still waits for its outcome."""
+        return self._slots.get(slot.id) is slot
+
+    def slot(self, identifier: int | str | float | None) -> Slot | None:
+        """The request in flight that has this id."""
+        return self._slots.get(identifier) if identifier is not None else None
+
+    def waiting(self) -> list[Slot]:
+        """All requests in flight, oldest first."""
+        return list(self._slots.values())
+
+    def renew(self, slot: Slot) -> bool:
+        """Give it a new id, under which it is to be sent again. False if somebody else has settled it or given it up.
+
+        At no moment is it under neither id, so that `take` always finds it; who takes it meanwhile keeps it.
+        """
+        old, new = slot.id, self._next_id()
+        self._slots[new] = slot
+        slot.id = new
+        if self._slots.pop(old, None) is not None:
+            return True
+        self._slots.pop(new, None)
+        return False
+
     def take(self, slot: Slot) -> bool:
         """Give the request up. True if it was still in flight: its outcome is the caller's to set."""
-        if self._slots.pop(slot.id, None) is None:
-            return False
-        self._given_up.append(slot.id)
+        identifier = slot.id
+        while self._slots.pop(identifier, None) is None:
+            if slot.id == identifier:
+                return False
+            identifier = slot.id  # renewed just now
+        self._given_up.append(identifier)
         return True
 
     def fail(self, identifier: int | str | float, error: McpError) -> bool:
@@ -109,8 +159,25 @@ class Peer:
         for identifier in list(self._slots):
             self.fail(identifier, error())
 
-    def receive(self, line: bytes | bytearray) -> None:
-        """Act on one line from the other side: a message, or a batch of them."""
+    def concerns(self, slot: Slot, line: bytes | bytearray) -> bool:
+        """Whether a line is this request's result or progress and nothing else."""
+        try:
+            message = wire.read_envelope(line)
+            if isinstance(message, list):
+                return False
+            if message.method == "notifications/progress":
+                return wire.decode(message.params, wire.Progress).progressToken == slot.id
+        except ValueError:
+            return False
+        return message.method is None and message.id == slot.id and len(message.result) > 0
+
+    def receive(self, line: bytes | bytearray, carrier: int | str | float | None = None) -> None:
+        """Act on one line from the other side: a message, or a batch of them.
+
+        Args:
+            line: JSON.
+            carrier: The request of ours in whose stream it came, where there is one for each.
+        """
         try:
             message = wire.read_envelope(line)
         except ValueError as error:
@@ -118,24 +185,24 @@ class Peer:
             return
         if isinstance(message, list):
             for item in message:
-                self._receive_item(bytes(item))
+                self._receive_item(bytes(item), carrier)
         else:
-            self._dispatch(message, line)
+            self._dispatch(message, line, carrier)
 
-    def _receive_item(self, item: bytes) -> None:
+    def _receive_item(self, item: bytes, carrier: int | str | float | None) -> None:
         """One message of a batch; a broken one costs the others nothing."""
         try:
             message = wire.decode(item, wire.Envelope)
         except ValueError as error:
             self._receive_garbage(item, error)
         else:
-            self._dispatch(message, item)
+            self._dispatch(message, item, carrier)
 
-    def _dispatch(self, message: wire.Envelope, line: bytes | bytearray) -> None:
+    def _dispatch(self, message: wire.Envelope, line: bytes | bytearray, carrier: int | str | float | None) -> None:
         if message.method is None:
             self._receive_answer(message, line)
         elif message.id is not None:
-            self._handler.on_request(message)
+            self._handler.on_request(message, carrier)
         elif message.method == "notifications/progress":
             self._receive_progress_of(message.params)
         else:
@@ -145,9 +212,13 @@ class Peer:
         result = message.result
         error = message.error if message.error != _NULL else _ABSENT
         identifier = _own_id(message.id) if isinstance(message.id, str) else message.id
+        if self.intercept is not None:
+            slot = self.slot(identifier)
+            if slot is not None and self.intercept(slot, result, error, line):
+                return
         slot = self._slots.pop(identifier, None) if identifier is not None else None
         if slot is not None and len(error):
-            slot.settle(error=_rpc_error(error))
+            slot.settle(error=rpc_error(error))
         elif slot is not None and len(result):
             slot.settle(result=result)
         elif slot is not None:
@@ -193,9 +264,11 @@ def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | Non
 
 
 def excerpt(line: bytes | bytearray, limit: int = 200) -> str:
-    """The beginning of a line, readable, for a log."""
-    text = line[: limit + 1].decode("utf-8", "replace").strip()
-    return text if len(line) <= limit else text[:limit] + "…"
+    """The beginning of a line, readable, for a log; never anything of a `requestState`, which nobody may see."""
+    secret = line.find(b'"requestState"')
+    shown = line if secret < 0 else line[:secret]
+    text = shown[: limit + 1].decode("utf-8", "replace").strip()
+    return text if len(shown) <= limit and shown is line else text[:limit] + "…"
 
 
 def _own_id(text: str) -> int | str:
@@ -203,7 +276,8 @@ def _own_id(text: str) -> int | str:
     return int(text) if len(text) < 20 and text.isdecimal() else text
 
 
-def _rpc_error(raw: Raw) -> RpcError:
+def rpc_error(raw: Raw) -> RpcError:
+    """A JSON-RPC error as what is raised."""
     try:
         error = wire.decode(raw, wire.ErrorObject)
         data = wire.loads(error.data) if len(error.data) else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ipymcp.runtime.waiting import get_signal, set_signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from types import FrameType
 
     from ipymcp.runtime.loop import BackgroundLoop
@@ -28,6 +28,22 @@ class _Wait(NamedTuple):
     loop: asyncio.AbstractEventLoop
     task: asyncio.Task[Any] | None
     give_up: Callable[[], object]
+
+
+class _Entered:
+    """Written as a class: a generator costs three times as much, on every call's way."""
+
+    __slots__ = ("_awaiting", "_wait")
+
+    def __init__(self, awaiting: Awaiting, wait: _Wait) -> None:
+        self._awaiting = awaiting
+        self._wait = wait
+
+    def __enter__(self) -> None:
+        self._awaiting.add(self._wait)
+
+    def __exit__(self, *_: object) -> None:
+        self._awaiting.remove(self._wait)
 
 
 class Awaiting:
@@ -42,25 +58,27 @@ class Awaiting:
         self._waits: dict[int, _Wait] = {}
         self._took_sigint = False
 
-    @contextlib.contextmanager
-    def entered(self, give_up: Callable[[], object]) -> Generator[None, None, None]:
+    def entered(self, give_up: Callable[[], object]) -> _Entered:
         """Round an await, on the loop of the task that awaits.
 
         Args:
             give_up: Called on the background loop when the awaiting loop was broken out of.
         """
-        wait = _Wait(asyncio.get_running_loop(), asyncio.current_task(), give_up)
+        return _Entered(self, _Wait(asyncio.get_running_loop(), asyncio.current_task(), give_up))
+
+    def add(self, wait: _Wait) -> None:
+        """Somebody begins to await."""
         self._waits[id(wait)] = wait
         self._background.start_beat()
         if not self._took_sigint and _raises_keyboard_interrupt():
             self._took_sigint = True
             set_signal(signal.SIGINT, self._on_sigint)
-        try:
-            yield
-        finally:
-            self._waits.pop(id(wait), None)
-            if self._took_sigint and not self._waits and _on_main_thread():
-                self._give_sigint_back()
+
+    def remove(self, wait: _Wait) -> None:
+        """Somebody awaits no more."""
+        self._waits.pop(id(wait), None)
+        if self._took_sigint and not self._waits and _on_main_thread():
+            self._give_sigint_back()
 
     def wake(self) -> bool:
         """At every beat: wake the loops on which something of ours is awaited. False if there are none."""

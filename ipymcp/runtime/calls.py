@@ -30,6 +30,8 @@ T = TypeVar("T")
 MAX_QUEUED = 64_000_000
 """Bytes that may wait for a server to read them; who wants to send more waits."""
 _QUEUE_POLL = 0.05
+_ATTENTION = 0.005
+"""Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
 _INTERRUPTED = "the user interrupted it"
 
 
@@ -139,7 +141,7 @@ class Call(Generic[T]):
             try:
                 while not self._has_room():
                     waiter.wait(_at(time.monotonic() + _QUEUE_POLL), interrupts)
-                self._begin()
+                self._begin_and_attend()
                 if not waiter.wait(self.deadline, interrupts):
                     self._expire()
             except BaseException as error:
@@ -147,7 +149,7 @@ class Call(Generic[T]):
                 raise
             finally:
                 self._present_end()
-        return self._only_outcome()
+        return self._outcome()
 
     async def arun(self) -> T:
         """Send it and await it. Cancelling the task cancels the call.
@@ -190,7 +192,7 @@ class Call(Generic[T]):
             raise
         finally:
             self._present_end()
-        return self._only_outcome()
+        return self._outcome()
 
     def submit(self) -> Call[T]:
         """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
@@ -292,6 +294,17 @@ class Call(Generic[T]):
             self._finish()
             raise self._explain(error) from error
 
+    def _begin_and_attend(self) -> None:
+        """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
+        turn = self._client.turn() if self._client is not None else None
+        try:
+            self._begin()
+            if turn is not None and self._client is not None:
+                self._client.attend(self._slot, turn, _ATTENTION)
+        finally:
+            if turn is not None:
+                turn.give_back()
+
     def _deliver(self, progress: Progress | None) -> None:
         if progress is None:
             self._finish()
@@ -300,6 +313,9 @@ class Call(Generic[T]):
             self._heard = time.monotonic()
         for listener in tuple(self._listeners):
             listener(progress)
+        if progress is None:  # call and slot know each other: without this only the collector would free them
+            self._slot.deliver = _ignore
+            self._listeners.clear()
 
     def _finish(self) -> None:
         self.done = True
@@ -329,16 +345,6 @@ class Call(Generic[T]):
         """Give it up if its time has passed; for calls that nobody waits for in a thread."""
         if not self.done and self.deadline() <= time.monotonic():
             self._expire()
-
-    def _only_outcome(self) -> T:
-        """The outcome, for the one who waited.
-
-        The call knows its slot and the slot its call: a large answer must not wait in that circle for the collector.
-        """
-        try:
-            return self._outcome()
-        finally:
-            self._slot.result = None
 
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result
@@ -395,3 +401,6 @@ def _at(moment: float) -> Callable[[], float]:
 
 
 def _nothing() -> None: ...
+
+
+def _ignore(progress: Progress | None) -> None: ...

@@ -28,10 +28,12 @@ from ipymcp.errors import (
     StartError,
 )
 from ipymcp.protocol.client import Client
+from ipymcp.protocol.inputs import NoAnswers
 from ipymcp.protocol.subscriptions import Listening, changing_lists
 from ipymcp.protocol.transports.process import Grace
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
+from ipymcp.runtime.calls import CallOptions
 from ipymcp.runtime.environment import forgotten_variable, launch
 from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
@@ -135,6 +137,7 @@ class ServerSession:
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0
+        self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self._services = services
         self._link: _Link | None = None
         self._links = itertools.count(1)
@@ -477,7 +480,7 @@ class _Link:
 
     def __init__(self, session: ServerSession, transport: StdioTransport, number: int, identity: Identity) -> None:
         self.transport = transport
-        self.client = Client(transport, self, identity, tag=f"{session.name}#{number}")
+        self.client = Client(transport, self, identity, NoAnswers(), tag=f"{session.name}#{number}")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.tools_dirty = asyncio.Event()
         self.subscription: Listening | None = None
@@ -506,6 +509,12 @@ class _Link:
 
     def stderr(self, lines: list[str]) -> None:
         self._log.add_stderr(lines)
+
+    def unreachable(self, reason: str) -> None:
+        self._log.add("host", "warning", reason)
+
+    def wants_handshake(self, reason: str) -> None:
+        self._log.add("host", "warning", reason)
 
     def lost(self, reason: str) -> None:
         self._session.disconnected(self.client, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import FunctionType
 from typing import Any
 
 __all__ = ["specialised"]
@@ -29,14 +30,7 @@ def specialised(base: type[Any], name: str, module: str, signature: inspect.Sign
 
 def _with_signature(inherited: Any, name: str, signature: inspect.Signature) -> Any:
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return inherited(self, *args, **kwargs)
-
-    async def acall(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return await inherited(self, *args, **kwargs)
-
-    own: Any = acall if inspect.iscoroutinefunction(inherited) else call
+    own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
     own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
     own.__name__, own.__doc__ = name, ""
     return own

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
-from ipymcp.runtime.calls import CallOptions
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 from ipymcp.tools.specialised import specialised
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.wire import Progress
-    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.calls import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
@@ -178,34 +177,36 @@ class Tool(Live):
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
-    def _entry(self) -> ToolEntry:
+    def _entry(self, session: ServerSession | None = None) -> ToolEntry:
         """What the catalog now has of it.
 
         Raises:
             UnknownName: The server has it no more.
         """
-        session = self._session()
+        session = session or self._session()
         return session.catalog.tools.get(self._name) or self._factory.host.entry(session, self._name)
 
     def _session(self) -> ServerSession:
         host = self._factory.host
         return host.sessions.get(self._server) or host.find(self._server)
 
-    def _call_options(self, session: ServerSession) -> CallOptions:
-        return self._options or CallOptions(session.definition.timeout, session.definition.max_timeout)
-
-    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
+    def _settled_session(self) -> ServerSession:
         session = self._session()
         if session.client is None:
             self._factory.host.settle(session)
-        entry = self._entry()
+        return session
+
+    def _call_options(self, session: ServerSession) -> CallOptions:
+        return self._options or session.call_options
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
+        session = self._settled_session()
+        entry = self._entry(session)
         return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
 
     def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        session = self._session()
-        if session.client is None:
-            self._factory.host.settle(session)
-        entry = self._entry()
+        session = self._settled_session()
+        entry = self._entry(session)
         return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
 
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
@@ -224,8 +225,9 @@ class AsyncTool(Tool):
 
     async def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:  # type: ignore[override]
         """Call the tool and await its result."""
-        if self._session().client is None:
-            await self._factory.host.asettle(self._session())
+        session = self._session()
+        if session.client is None:
+            await self._factory.host.asettle(session)
         return await self._prepare(args, kwargs).arun()
 
 

@@ -18,6 +18,7 @@ from ipymcp.errors import ConnectionLost, RpcError
 from ipymcp.protocol import wire
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.eras import Identity
+from ipymcp.protocol.inputs import NoAnswers
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
@@ -116,6 +117,10 @@ class Heard:
 
     def stderr(self, lines: list[str]) -> None: ...
 
+    def unreachable(self, reason: str) -> None: ...
+
+    def wants_handshake(self, reason: str) -> None: ...
+
     def lost(self, reason: str) -> None:
         self.losses.append(reason)
 
@@ -160,7 +165,7 @@ class Connection:
 @contextlib.asynccontextmanager
 async def connected(transport: Transport, era: EraChoice) -> AsyncIterator[Connection]:
     heard = Heard()
-    client = Client(transport, heard, Identity("ipymcp", "0"), tag="sdk2#1")
+    client = Client(transport, heard, Identity("ipymcp", "0"), NoAnswers(), tag="sdk2#1")
     try:
         async with asyncio.timeout(PATIENCE):
             await client.open(era)

@@ -70,6 +70,9 @@ class HttpTransport:
         self._queued += post.queued
         self._loop.call_soon_threadsafe(self._start, post)
 
+    def turn(self) -> None:
+        return None
+
     def abort(self, identifier: int | str | float) -> bool:
         post = self._requests.get(identifier)
         if post is None or not post.can_be_aborted:

@@ -13,7 +13,7 @@ META = "io.modelcontextprotocol/"
 ENVELOPE = {
     META + "protocolVersion": "2026-07-28",
     META + "clientInfo": {"name": "ipymcp", "version": "1.2"},
-    META + "clientCapabilities": {},
+    META + "clientCapabilities": {"roots": {}},
 }
 
 
@@ -32,7 +32,7 @@ def test_a_handshaken_request_has_nothing_but_its_progress_token(body: bytes) ->
 
 @pytest.mark.parametrize("body", [b"{}", b'{"name":"echo"}'])
 def test_a_stateless_request_says_everything(body: bytes) -> None:
-    era = stateless("2026-07-28", IDENTITY)
+    era = stateless("2026-07-28", IDENTITY, {"roots": {}})
     assert json.loads(era.params(body)) == {**json.loads(body), "_meta": ENVELOPE}
     dressed = json.loads(era.params(body, progress_token=7, log_level="info"))
     assert dressed["_meta"] == {**ENVELOPE, "progressToken": 7, META + "logLevel": "info"}

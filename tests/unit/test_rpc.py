@@ -21,7 +21,7 @@ class Owner:
         self.notifications: list[tuple[str, bytes]] = []
         self.noise: list[str] = []
 
-    def on_request(self, request: wire.Envelope) -> None:
+    def on_request(self, request: wire.Envelope, carrier: object) -> None:
         self.requests.append(request)
 
     def on_notification(self, method: str, params: Any) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ipymcp.errors import McpError
 
-__all__ = ["NO_HEADERS", "Authorizer", "Message", "Receiver", "RequestId", "Transport"]
+__all__ = ["NO_HEADERS", "Authorizer", "Message", "Receiver", "RequestId", "Transport", "Turn"]
 
 RequestId = int | str | float
 
@@ -96,6 +96,28 @@ class Authorizer(Protocol):
         ...
 
 
+class Turn(Protocol):
+    """The right to read what a server sends, for a moment, in the thread that waits for it.
+
+    An answer that the loop reads wakes two threads, one after the other; this one wakes one.
+    """
+
+    def read(self, wanted: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
+        """Read until `done`, here, or until the seconds have passed.
+
+        Args:
+            wanted: Whether a message is the caller's; the receiver is told of those here, of others on the loop, and
+                of all after one of those as well, so that nothing overtakes anything.
+            done: Whether there is nothing more to wait for.
+            seconds: A few thousandths: the loop must not wait long for its turn.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """Let the loop read again."""
+        ...
+
+
 class Transport(Protocol):
     """One connection to one server."""
 
@@ -122,6 +144,10 @@ class Transport(Protocol):
 
     def abort(self, identifier: RequestId) -> bool:
         """Give up a request by means of the transport. False: the era's cancel notification has to do it."""
+        ...
+
+    def turn(self) -> Turn | None:
+        """Take the right to read; to be given back soon. None where another has it, or where it cannot be had."""
         ...
 
     @property

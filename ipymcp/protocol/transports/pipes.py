@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["Reader", "Writer", "make_reader", "make_writer"]
+__all__ = ["LoopReader", "Reader", "Writer", "make_reader", "make_writer"]
 
 _SMALL_READ = 1 << 16
 _LARGE_READ = 1 << 20
@@ -161,23 +161,29 @@ class LoopWriter:
 
 
 class LoopReader:
-    """Reads a pipe as data comes (POSIX); an empty chunk is its end."""
+    """Reads a pipe as data comes (POSIX); an empty chunk is its end.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
+    Args:
+        loop: Where it reads.
+        fd: The pipe's.
+        on_chunk: Called on the loop with what was read.
+        watched: What the loop watches in the pipe's stead.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None], watched: int | None = None
+    ) -> None:
         os.set_blocking(fd, False)
         self._loop = loop
         self._fd: int | None = fd
         self._on_chunk = on_chunk
         self._size = _SMALL_READ
-        loop.add_reader(fd, self._read)
+        self._watched = fd if watched is None else watched
+        loop.add_reader(self._watched, self._read)
 
     def close(self) -> None:
         """Stop reading and close the pipe."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            if not self._loop.is_closed():
-                self._loop.remove_reader(fd)
-            os.close(fd)
+        self._close()
 
     def drop(self) -> None:
         """In a forked child: close the pipe and touch nothing else."""
@@ -195,10 +201,17 @@ class LoopReader:
         except OSError:
             chunk = b""
         if not chunk:
-            self.close()
+            self._close()
         elif len(chunk) == self._size:
             self._widen(self._fd)
         self._on_chunk(chunk)
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._watched)
+            os.close(fd)
 
     def _widen(self, fd: int) -> None:
         """Large messages come through a larger pipe; most servers never need one."""

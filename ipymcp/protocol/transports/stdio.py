@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.errors import ConnectionLost, ResultTooLarge
@@ -14,9 +15,12 @@ from ipymcp.protocol.rpc import excerpt, find_id
 from ipymcp.protocol.transports.lines import LineSplitter, Oversized
 from ipymcp.protocol.transports.pipes import make_reader, make_writer
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, outsiders
+from ipymcp.protocol.transports.turns import CAN_TAKE_TURNS, TurnReader
 
 if TYPE_CHECKING:
-    from ipymcp.protocol.transports.base import Message, Receiver
+    from collections.abc import Callable
+
+    from ipymcp.protocol.transports.base import Message, Receiver, Turn
     from ipymcp.protocol.transports.pipes import Reader, Writer
 
 __all__ = ["ProcessWatch", "StdioTransport"]
@@ -66,6 +70,7 @@ class StdioTransport:
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
         self._readers: list[Reader] = []
+        self._turn: _Turn | None = None
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -94,14 +99,19 @@ class StdioTransport:
         """Start the process."""
         self._receiver = receiver
         self._spawning = asyncio.get_running_loop().run_in_executor(None, self._spawn)
-        self._adopt(await asyncio.shield(self._spawning))
+        self._adopt(await asyncio.shield(self._spawning), receiver)
 
-    def _adopt(self, process: ServerProcess) -> None:
+    def _adopt(self, process: ServerProcess, receiver: Receiver) -> None:
         loop = asyncio.get_running_loop()
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
         self._writer = make_writer(loop, stdin, self._input_broken.set)
-        self._readers = [make_reader(loop, stdout, self._on_output), make_reader(loop, stderr, self._on_stderr)]
+        if CAN_TAKE_TURNS:
+            output = TurnReader(loop, stdout, self._on_output)
+            self._turn = _Turn(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
+        else:
+            output = make_reader(loop, stdout, self._on_output)
+        self._readers = [output, make_reader(loop, stderr, self._on_stderr)]
         self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
 
     def send(self, message: Message) -> None:
@@ -110,6 +120,11 @@ class StdioTransport:
         if writer is None:
             raise ConnectionLost("the connection is closed")
         writer.send(message.frame)
+
+    def turn(self) -> Turn | None:
+        """Take the right to read, from any thread but the loop's."""
+        turn = self._turn
+        return turn if turn is not None and turn.take() else None
 
     def abort(self, identifier: int | str | float) -> bool:
         """There is one stream for all: the era's cancel notification has to do it."""
@@ -125,8 +140,8 @@ class StdioTransport:
     async def _see_it_end(self) -> None:
         if self._spawning is not None and self._supervisor is None:  # the start was given up meanwhile, or failed
             await asyncio.wait({self._spawning})
-            if self._spawning.exception() is None and self._process is None:
-                self._adopt(self._spawning.result())
+            if self._spawning.exception() is None and self._process is None and self._receiver is not None:
+                self._adopt(self._spawning.result(), self._receiver)
         if self._supervisor is not None:
             await self._supervisor
 
@@ -189,18 +204,22 @@ class StdioTransport:
             self._on_last_line(self._lines.finish())
             self._output_ended.set()
             return
-        assert self._receiver is not None
         loop = asyncio.get_running_loop()
         later = False
         for line in self._lines.feed(chunk):
             # Joining a large message and decoding it are two turns of the loop; what follows it waits for its turn.
-            later = later or len(line) > _LARGE
-            if isinstance(line, Oversized):
-                self._on_oversized(line, self._receiver)
-            elif later:
-                loop.call_soon(self._receiver.message, line)
+            later = later or _is_large(line)
+            if later:
+                loop.call_soon(self._on_line, line)
             else:
-                self._receiver.message(line)
+                self._on_line(line)
+
+    def _on_line(self, line: bytes | bytearray | Oversized) -> None:
+        assert self._receiver is not None
+        if isinstance(line, Oversized):
+            self._on_oversized(line, self._receiver)
+        else:
+            self._receiver.message(line)
 
     def _on_last_line(self, line: bytes) -> None:
         """What has no line end is whole or was cut off by the server's death, which is then the call's error."""
@@ -238,6 +257,50 @@ class StdioTransport:
             )
         if not chunk:
             self._stderr_ended.set()
+
+
+class _Turn:
+    """The right to read the server's output in the thread that waits for it.
+
+    Args:
+        reader: Whose turn it is.
+        lines: Splits the output; only who has the turn may use it.
+        receiver: Told, in the reading thread, of what that wanted.
+        hand_over: Told of everything else; has it handled on the loop, in order.
+    """
+
+    def __init__(
+        self,
+        reader: TurnReader,
+        lines: LineSplitter,
+        receiver: Receiver,
+        hand_over: Callable[[bytes | bytearray | Oversized], object],
+    ) -> None:
+        self._reader = reader
+        self._lines = lines
+        self._receiver = receiver
+        self._hand_over = hand_over
+        self.take = reader.take
+        self.give_back = reader.give_back
+
+    def read(self, wanted: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
+        """Read until `done`, or for some seconds."""
+        here = True
+
+        def on_chunk(chunk: bytes) -> None:
+            nonlocal here
+            for line in self._lines.feed(chunk):
+                here = here and not isinstance(line, Oversized) and not _is_large(line) and wanted(line)
+                if here and not isinstance(line, Oversized):
+                    self._receiver.message(line)
+                else:
+                    self._hand_over(line)
+
+        self._reader.read(on_chunk, done, seconds)
+
+
+def _is_large(line: bytes | bytearray | Oversized) -> bool:
+    return not isinstance(line, Oversized) and len(line) > _LARGE
 
 
 def _epitaph(exit_code: int | None, ended: bool, closed: str) -> str:

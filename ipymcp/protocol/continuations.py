@@ -1,0 +1,77 @@
+"""Answers of the stateless era that are no outcome yet: a `resultType` other than complete, an error with a remedy.
+
+Every answer passes here, megabytes too: what is looked for first are a few bytes.
+
+Source: MCP 2026-07-28, basic (resultType).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ipymcp.protocol import wire
+from ipymcp.protocol.rpc import rpc_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from msgspec import Raw
+
+    from ipymcp.errors import RpcError
+    from ipymcp.protocol.rpc import Slot
+
+__all__ = ["Continuations"]
+
+_LARGE = 1 << 20
+_COMPLETE = b'"resultType":"complete"'
+_ENDS = 1000
+
+
+class Continuations:
+    """Who goes on with which answer. Belongs to the loop."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, Callable[[Slot, Raw], None]] = {}
+        self._errors: dict[int, Callable[[Slot, RpcError], bool]] = {}
+        self._words: tuple[bytes, ...] = ()
+
+    def on_result(self, result_type: str, handler: Callable[[Slot, Raw], None]) -> None:
+        """Have answers of this `resultType` go to `handler`, which owns the slot: it fails or renews it."""
+        self._results[result_type] = handler
+        self._words = (*self._words, wire.encode(result_type))
+
+    def on_error(self, code: int, handler: Callable[[Slot, RpcError], bool]) -> None:
+        """Have errors of this code go to `handler`, which returns whether it failed or renewed the slot."""
+        self._errors[code] = handler
+
+    def has_none(self, line: bytes | bytearray) -> bool:
+        """Whether a result is certainly of no type that somebody goes on with; from any thread."""
+        return not any(word in line for word in self._words)
+
+    def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+        """Look at one answer; see `Intercept`."""
+        if len(error):
+            failure = rpc_error(error)
+            remedy = self._errors.get(failure.code)
+            return remedy is not None and remedy(slot, failure)
+        if _is_plainly_complete(line) or not any(word in line for word in self._words):
+            return False
+        try:
+            handler = self._results.get(wire.decode(result, _ResultType).resultType)
+        except ValueError:
+            return False
+        if handler is None:
+            return False
+        handler(slot, result)
+        return True
+
+
+class _ResultType(Struct):
+    resultType: str = "complete"
+
+
+def _is_plainly_complete(line: bytes | bytearray) -> bool:
+    """Whether a large answer says so where writers put it: first or last."""
+    return len(line) > _LARGE and (_COMPLETE in line[:_ENDS] or _COMPLETE in line[-_ENDS:])

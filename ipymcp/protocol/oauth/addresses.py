@@ -1,0 +1,97 @@
+"""URLs of servers, metadata and endpoints: which may be used, and which belong together."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import SplitResult, urlsplit
+
+from ipymcp.errors import AuthError
+
+__all__ = ["canonical", "covers", "host", "is_loopback", "origin", "same_origin", "secure"]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def host(url: str) -> str:
+    """The host, with the port where that is not the scheme's own: what a person recognises a site by."""
+    parts = _split(url)
+    if parts is None or not parts.hostname:
+        return "?"
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return name if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f"{name}:{parts.port}"
+
+
+def origin(url: str) -> str:
+    """`scheme://host[:port]`, in lower case, without a default port."""
+    return f"{urlsplit(url).scheme}://{host(url)}"
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs lie on the same scheme, host and port."""
+    return origin(one) == origin(other)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether it names this machine: `localhost`, 127.0.0.0/8 or ::1."""
+    parts = _split(url)
+    if parts is None or not parts.hostname:
+        return False
+    if parts.hostname == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(parts.hostname).is_loopback
+    except ValueError:
+        return False
+
+
+def secure(url: str, what: str, *, loopback: bool) -> str:
+    """The URL itself, when secrets may be sent there or answers from there believed.
+
+    Args:
+        url: An address, usually from somebody's metadata.
+        what: What it is, for the message.
+        loopback: Whether plain http on this machine will do. Only where the server is on this machine too: a stranger's
+            metadata must not make us call our own neighbours.
+
+    Raises:
+        AuthError: It is not https, or holds what such an address must not hold.
+    """
+    parts = _split(url)
+    if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not url.isprintable() or " " in url:
+        raise AuthError(f"{what} is no web address: {url[:200]!r}", hint="a fault of the server")
+    if parts.username is not None or parts.fragment:
+        raise AuthError(f"{what} on {host(url)} holds a user name or a fragment", hint="a fault of the server")
+    if is_loopback(url):
+        if not loopback:
+            raise AuthError(f"{what} is on this machine ({host(url)}), the server is not", hint="a fault of the server")
+    elif parts.scheme != "https":
+        raise AuthError(f"{what} on {host(url)} is not https", hint="a login needs https, but on this machine")
+    return url
+
+
+def canonical(server_url: str) -> str:
+    """The server's resource identifier (RFC 8707 section 2): no fragment, no bare trailing slash."""
+    parts = urlsplit(server_url)
+    path = "" if parts.path == "/" else parts.path
+    return f"{origin(server_url)}{path}{'?' + parts.query if parts.query else ''}"
+
+
+def covers(resource: str, server_url: str) -> bool:
+    """Whether a resource identifier is the server's, or a folder of its origin that the server lies in."""
+    if not same_origin(resource, server_url):
+        return False
+    held = urlsplit(resource)
+    asked = urlsplit(server_url)
+    if held.query and held.query != asked.query:
+        return False
+    folder = held.path.rstrip("/")
+    return asked.path.rstrip("/") == folder or asked.path.startswith(folder + "/")
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,293 @@
+"""Gets one server's requests past its login: finds out who logs users in, logs in, and keeps the tokens fresh.
+
+Nothing here goes round for ever: a token that is refused the first time it is used is not replaced by another of its
+kind, a scope is asked for once, and a minute has room for few logins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import secrets
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ipymcp.errors import AuthError
+from ipymcp.protocol.oauth import addresses, discovery
+from ipymcp.protocol.oauth.challenges import Demand, demand
+from ipymcp.protocol.oauth.endpoint import Refused
+from ipymcp.protocol.oauth.fetching import Web
+from ipymcp.protocol.oauth.grants import Asked, Granter
+from ipymcp.protocol.oauth.redirect import LoopbackRedirect
+from ipymcp.protocol.oauth.registration import client_for, configured
+from ipymcp.protocol.oauth.settings import LoginRequest
+from ipymcp.protocol.oauth.store import TokenKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ipymcp.protocol.oauth.discovery import AuthorizationServer, Resource
+    from ipymcp.protocol.oauth.fetching import Fetch
+    from ipymcp.protocol.oauth.redirect import OpenRedirect, RedirectSource
+    from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings
+    from ipymcp.protocol.oauth.store import Tokens, TokenStore
+
+__all__ = ["OAuth"]
+
+_MINUTE = 60.0
+_MOST_ATTEMPTS = 6
+_MOST_ALIKE = 3
+_AFTER_FAILED_REFRESH = 30.0
+_FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
+
+
+class OAuth:
+    """An `Authorizer` for one server.
+
+    Args:
+        server_url: The server's address.
+        settings: What is configured for its login.
+        store: Where registrations and tokens are kept.
+        user: Who logs in.
+        http: How requests to metadata and token endpoints travel.
+        definition: The digest of the server's definition; tokens of another definition are not used.
+        open_redirect: Where redirects arrive, in place of a listener on this machine.
+    """
+
+    def __init__(
+        self,
+        server_url: str,
+        settings: OAuthSettings,
+        store: TokenStore,
+        user: LoginUser,
+        http: Fetch,
+        *,
+        definition: str | None = None,
+        open_redirect: OpenRedirect | None = None,
+    ) -> None:
+        self._url = server_url
+        self._settings = settings
+        self._store = store
+        self._user = user
+        self._web = Web(http, loopback=addresses.is_loopback(server_url))
+        self._definition = definition or addresses.canonical(server_url)
+        self._open_redirect = open_redirect
+        self._lock = asyncio.Lock()
+        self._is_loaded = False
+        self._key: TokenKey | None = None
+        self._held: Tokens | None = None
+        self._uses = 0  # of the token that is held: one that came back from its first use was never any good
+        self._is_refreshed = False
+        self._refresh_after = 0.0
+        self._server: AuthorizationServer | None = None
+        self._attempts: list[tuple[float, str, frozenset[str]]] = []
+        self._failures = 0
+        self._failure: AuthError | None = None
+
+    async def headers(self) -> Mapping[str, str]:
+        """What every request carries now; refreshes what is about to expire."""
+        if not self._is_loaded:
+            async with self._lock:
+                await self._load()
+        if self._held is not None and self._held.is_ending and time.monotonic() >= self._refresh_after:
+            async with self._lock:
+                await self._refresh_ahead()
+        self._uses += 1
+        return self._authorization()
+
+    async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
+        """The server turned a request away: find a way in.
+
+        Returns:
+            Whether to send the request once more, with new `headers`. False: a login is not what it lacks.
+
+        Raises:
+            AuthError: There is no way in.
+        """
+        asked = demand(challenges)
+        if status == 403 and asked.error != "insufficient_scope":
+            return False
+        failures = self._failures
+        async with self._lock:
+            await self._load()
+            if self._is_answered(asked, sent):
+                return True
+            if self._failure is not None and self._failures != failures:
+                raise copy.copy(self._failure)  # the login that this request waited for has failed: no second one
+            try:
+                await self._get_in(status, asked)
+            except AuthError as error:
+                self._failures += 1
+                self._failure = error
+                raise
+            return True
+
+    def _authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._held.access_token}"} if self._held else {}
+
+    def _is_answered(self, asked: Demand, sent: Mapping[str, str]) -> bool:
+        """Whether there is a newer token than the request carried, which allows what the request lacked."""
+        if self._held is None or sent.get("Authorization") == self._authorization()["Authorization"]:
+            return False
+        return asked.error != "insufficient_scope" or set(asked.scopes) <= set(self._held.requested)
+
+    async def _load(self) -> None:
+        if self._is_loaded:
+            return
+        self._is_loaded = True
+        found = await self._store.find(self._definition)
+        if found is not None and addresses.covers(found[0].resource, self._url):
+            self._key, self._held = found
+            self._uses = 1  # it has gone out before, from another kernel
+
+    async def _get_in(self, status: int, asked: Demand) -> None:
+        addresses.secure(self._url, "the server", loopback=True)
+        found = await discovery.resource(self._web, self._url, asked.resource_metadata)
+        server = await self._choose(found)
+        key = TokenKey(server.issuer, found.uri, self._definition)
+        held = self._held if self._key == key else None
+        scopes = self._scopes(asked, found, server, held)
+        who = addresses.host(server.issuer)
+        if status == 403 and held is not None and set(scopes) <= set(held.requested):
+            message = f"the server asks for scopes that {who} was asked for already ({' '.join(asked.scopes)[:200]})"
+            raise AuthError(message, hint="your account there may not be allowed to do this")
+        if held is not None and status == 401:
+            is_new = self._uses == 1
+            if is_new and not self._is_refreshed:
+                message = f"the server refuses the token that {who} has just given"
+                raise AuthError(message, hint="tell whoever runs the server")
+            may_refresh = held.refresh_token is not None and not is_new and self._has_room("refresh", scopes)
+            if may_refresh and await self._refresh(server, key, held):
+                return
+        if not self._has_room(server.issuer, scopes):
+            message = f"the server asks for one login at {who} after the other"
+            raise AuthError(message, hint="tell whoever runs the server; %mcp start tries again")
+        tokens = await self._grant(server, found, scopes)
+        await self._keep(key, tokens, is_refreshed=False)
+
+    async def _choose(self, found: Resource) -> AuthorizationServer:
+        """The authorization server to use: the configured one, the one used last, the first that is in order."""
+        preferred = [self._settings.issuer, self._key.issuer if self._key else None]
+        issuers = sorted(found.issuers, key=lambda issuer: issuer not in preferred)
+        failure: AuthError | None = None
+        for issuer in issuers:
+            try:
+                self._server = await discovery.authorization_server(self._web, issuer, self._url)
+            except AuthError as error:
+                failure = failure or error
+            else:
+                return self._server
+        assert failure is not None
+        raise failure
+
+    def _scopes(
+        self, asked: Demand, found: Resource, server: AuthorizationServer, held: Tokens | None
+    ) -> tuple[str, ...]:
+        """What to ask for: what was allowed before, and what the server, the configuration or its metadata name."""
+        named = [*self._settings.scopes, *asked.scopes] or found.scopes
+        before = (held.requested or held.granted) if held else ()
+        scopes = list(dict.fromkeys([*before, *named]))
+        by_user = self._settings.grant == "authorization_code"
+        if scopes and by_user and "offline_access" in server.scopes and "offline_access" not in scopes:
+            scopes.append("offline_access")
+        return tuple(scopes)
+
+    def _has_room(self, kind: str, scopes: tuple[str, ...]) -> bool:
+        """Whether this minute has room for one more attempt, and one more like it; counts it."""
+        now = time.monotonic()
+        self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
+        alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)
+        if alike >= _MOST_ALIKE or len(self._attempts) >= _MOST_ATTEMPTS:
+            return False
+        self._attempts.append((now, kind, frozenset(scopes)))
+        return True
+
+    async def _keep(self, key: TokenKey, tokens: Tokens, *, is_refreshed: bool) -> None:
+        self._key, self._held = key, tokens
+        self._uses = 0
+        self._is_refreshed = is_refreshed
+        await self._store.keep_tokens(key, tokens)
+
+    async def _refresh_ahead(self) -> None:
+        """Renew a token that is about to expire. Where that fails, the request goes out with it and will be told."""
+        key, held = self._key, self._held
+        if key is None or held is None or not held.is_ending:
+            return
+        try:
+            server = self._server
+            if server is None or server.issuer != key.issuer:
+                server = self._server = await discovery.authorization_server(self._web, key.issuer, self._url)
+            if self._settings.grant != "authorization_code":
+                found = discovery.Resource(key.resource, (key.issuer,), ())
+                await self._keep(key, await self._grant(server, found, held.requested), is_refreshed=True)
+            elif held.refresh_token:
+                await self._refresh(server, key, held)
+        except AuthError:
+            self._refresh_after = time.monotonic() + _AFTER_FAILED_REFRESH
+
+    async def _refresh(self, server: AuthorizationServer, key: TokenKey, held: Tokens) -> bool:
+        """Use the refresh token, unless another kernel has just done so. False: it is of no use any more."""
+        async with self._store.refreshing(key):
+            kept = await self._store.tokens(key)
+            if kept is not None and kept.access_token != held.access_token:
+                self._held, self._uses, self._is_refreshed = kept, 1, True
+                return True
+            try:
+                tokens = await Granter(self._web, server, self._settings, key.resource).refresh(held)
+            except Refused:
+                self._held = dataclasses.replace(held, refresh_token=None)
+                await self._store.forget_tokens(key)
+                return False
+            await self._keep(key, tokens, is_refreshed=True)
+            return True
+
+    async def _grant(self, server: AuthorizationServer, found: Resource, scopes: tuple[str, ...]) -> Tokens:
+        granter = Granter(self._web, server, self._settings, found.uri)
+        client = configured(self._settings, server)
+        if self._settings.grant == "authorization_code":
+            return await self._login(granter, server, scopes)
+        if client is None:
+            raise AuthError("cannot log in: no client is configured", hint="set client_id in its auth")
+        if self._settings.grant == "enterprise":
+            return await granter.enterprise(client, scopes)
+        return await granter.client_credentials(client, scopes)
+
+    async def _login(self, granter: Granter, server: AuthorizationServer, scopes: tuple[str, ...]) -> Tokens:
+        page = granter.login_page()
+        state = secrets.token_urlsafe(32)
+        known = await self._store.redirect_uris(server.issuer)
+        redirect = await self._redirect(state, known)
+        try:
+            uri = redirect.uri if redirect else self._settings.redirect_uri or ""
+            client = await client_for(self._web, server, self._settings, self._store, uri, scopes)
+            asked = Asked(uri, scopes, state)
+            request = LoginRequest(
+                url=granter.request_url(page, asked, client),
+                domain=addresses.host(page),
+                issuer=server.issuer,
+                scopes=scopes,
+                redirect_uri=uri,
+                redirect=redirect,
+            )
+            try:
+                code = granter.code(asked, await self._user.login(request))
+                return await granter.exchange(asked, client, code)
+            except (AuthError, asyncio.CancelledError) as error:
+                if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
+                    # It may have forgotten the client, and then only its own page says so, to the user.
+                    await self._store.forget_registration(server.issuer, uri)
+                raise
+        finally:
+            if redirect is not None:
+                await redirect.aclose()
+
+    async def _redirect(self, state: str, known: Sequence[str]) -> RedirectSource | None:
+        """Where the redirect will arrive; None where only the user will see it."""
+        if self._open_redirect is not None:
+            return await self._open_redirect(state, known)
+        uri = self._settings.redirect_uri
+        if uri is None or (urlsplit(uri).scheme == "http" and addresses.is_loopback(uri)):
+            return await LoopbackRedirect.open(state, known, uri)
+        return None

@@ -1,0 +1,162 @@
+"""Where the browser comes back to after a login (RFC 8252 section 7.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from ipymcp.errors import AuthError
+from ipymcp.protocol.oauth import addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["LoopbackRedirect", "OpenRedirect", "RedirectSource"]
+
+_ANY_PORT = "http://127.0.0.1/callback"
+_LONGEST_REQUEST = 16_384
+_PATIENCE = 5.0
+_HEADERS = (
+    "Content-Type: text/html; charset=utf-8\r\n"
+    "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
+    "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
+    "Connection: close\r\n"
+)
+_ARRIVED = "The notebook has the answer and goes on there. You can close this page."
+_UNKNOWN = "No login of this notebook is waiting for this address."
+
+
+class RedirectSource(Protocol):
+    """A place where the redirect of one login arrives."""
+
+    @property
+    def uri(self) -> str:
+        """The redirect URI."""
+        ...
+
+    async def received(self) -> str:
+        """Wait for the redirect that belongs to this login; the redirected address in full."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop waiting for it."""
+        ...
+
+
+class OpenRedirect(Protocol):
+    """Makes the place for one login."""
+
+    async def __call__(self, state: str, known: Sequence[str]) -> RedirectSource:
+        """Open it.
+
+        Args:
+            state: The `state` of the login; redirects without it are somebody else's.
+            known: Redirect URIs that are registered already, best first; one of them saves a registration.
+        """
+        ...
+
+
+class LoopbackRedirect:
+    """A listener on this machine that takes one redirect and answers it with a page that says nothing but that."""
+
+    def __init__(self, uri: str, state: str) -> None:
+        self.uri = uri
+        self._state = state
+        self._path = urlsplit(uri).path or "/"
+        self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    @classmethod
+    async def open(cls, state: str, known: Sequence[str] = (), uri: str | None = None) -> LoopbackRedirect:
+        """Listen.
+
+        Args:
+            state: The `state` to wait for.
+            known: Redirect URIs that are registered already; the first whose port is free is taken.
+            uri: The configured one. Without a port it stands for any free port (RFC 8252).
+
+        Raises:
+            AuthError: The configured port is not free.
+        """
+        if uri is not None and urlsplit(uri).port is not None:
+            try:
+                return await cls._listening(uri, state)
+            except OSError as error:
+                message = f"cannot log in: nothing can listen on {uri} ({error.strerror or error})"
+                raise AuthError(message, hint="end what uses that port, or change redirect_uri") from error
+        pattern = uri or _ANY_PORT
+        for candidate in known:
+            if _is_variant(candidate, pattern):
+                with contextlib.suppress(OSError):
+                    return await cls._listening(candidate, state)
+        return await cls._listening(pattern, state)
+
+    @classmethod
+    async def _listening(cls, uri: str, state: str) -> LoopbackRedirect:
+        parts = urlsplit(uri)
+        where = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+        redirect = cls(uri, state)
+        server = await asyncio.start_server(redirect._answer, where, parts.port or 0, limit=_LONGEST_REQUEST)
+        if parts.port is None:
+            port = server.sockets[0].getsockname()[1]
+            redirect.uri = parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{port}").geturl()
+        redirect._server = server
+        return redirect
+
+    async def received(self) -> str:
+        """Wait for the redirect; the redirected address in full."""
+        return await asyncio.shield(self._address)
+
+    async def aclose(self) -> None:
+        """Close the listener and what is connected to it."""
+        self._address.cancel()
+        if self._server is not None:
+            self._server.close()
+        for writer in self._connections:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._page(head))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever that was, it was not the browser coming back
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+
+    def _page(self, head: bytes) -> bytes:
+        method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
+        target, _, version = rest.partition(" ")
+        known = method == "GET" and version.startswith("HTTP/1.") and self._is_ours(target)
+        if known and not self._address.done():
+            self._address.set_result(addresses.origin(self.uri) + target)
+        status, text = ("200 OK", _ARRIVED) if known else ("404 Not Found", _UNKNOWN)
+        body = f"<!doctype html><title>ipymcp</title><p>{text}</p>\n".encode()
+        return f"HTTP/1.1 {status}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def _is_ours(self, target: str) -> bool:
+        path, _, query = target.partition("?")
+        try:
+            states = parse_qs(query, max_num_fields=50).get("state", [])
+        except ValueError:
+            return False
+        return (
+            path == self._path and len(states) == 1 and secrets.compare_digest(states[0].encode(), self._state.encode())
+        )
+
+
+def _is_variant(candidate: str, pattern: str) -> bool:
+    """Whether a registered redirect URI is the one without a port, at some port."""
+    try:
+        parts, wanted = urlsplit(candidate), urlsplit(pattern)
+        return parts.port is not None and wanted == parts._replace(netloc=parts.netloc.rpartition(":")[0])
+    except ValueError:
+        return False

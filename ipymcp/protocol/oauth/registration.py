@@ -1,0 +1,131 @@
+"""Which client to be at an authorization server (MCP 2026-07-28, client registration; RFC 7591).
+
+In this order: the configured client, a metadata document's URL, a client registered earlier, a new registration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ipymcp.errors import AuthError
+from ipymcp.protocol.oauth import addresses, endpoint
+from ipymcp.protocol.oauth.store import Registration
+
+if TYPE_CHECKING:
+    from ipymcp.protocol.oauth.discovery import AuthorizationServer
+    from ipymcp.protocol.oauth.fetching import Web
+    from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
+    from ipymcp.protocol.oauth.store import TokenStore
+
+__all__ = ["client_for", "configured"]
+
+_NAME = "ipymcp"
+_NO_WAY = 'if it wants a token or a key, give it by "headers", such as {"Authorization": "Bearer ${TOKEN}"}'
+
+
+def configured(settings: OAuthSettings, server: AuthorizationServer) -> Registration | None:
+    """The client a person has configured, if one is.
+
+    Raises:
+        AuthError: It belongs to another authorization server.
+    """
+    if settings.issuer is not None and settings.issuer.rstrip("/") != server.issuer.rstrip("/"):
+        raise AuthError(
+            f"cannot log in: the server now sends its users to {addresses.host(server.issuer)}, "
+            f"and the client was configured for {addresses.host(settings.issuer)}",
+            hint="register a client there and change issuer, client_id and client_secret in its auth",
+        )
+    if settings.client_id is None:
+        return None
+    method = endpoint.auth_method(settings, server, has_secret=settings.client_secret is not None)
+    return Registration(settings.client_id, method, settings.client_secret)
+
+
+async def client_for(
+    web: Web,
+    server: AuthorizationServer,
+    settings: OAuthSettings,
+    store: TokenStore,
+    redirect_uri: str,
+    scopes: tuple[str, ...],
+) -> Registration:
+    """The client to log in as.
+
+    Raises:
+        AuthError: There is none and none can be had.
+    """
+    if client := configured(settings, server):
+        return client
+    if settings.client_metadata_url and server.takes_metadata_documents:
+        url = settings.client_metadata_url
+        if not url.startswith("https://") or urlsplit(url).path in ("", "/"):
+            hint = "it is an https URL with a path, such as https://example.com/client.json"
+            raise AuthError(f"cannot log in: client_metadata_url is {url[:200]!r}", hint=hint)
+        return Registration(url, "private_key_jwt" if settings.private_key else "none")
+    held = await store.registration(server.issuer, redirect_uri)
+    if held and not held.has_expired and (not held.scopes or set(scopes) <= set(held.scopes)):
+        return held
+    client = await _register(web, server, settings, redirect_uri, scopes)
+    await store.keep_registration(server.issuer, redirect_uri, client)
+    return client
+
+
+async def _register(
+    web: Web, server: AuthorizationServer, settings: OAuthSettings, redirect_uri: str, scopes: tuple[str, ...]
+) -> Registration:
+    who = addresses.host(server.issuer)
+    by_hand = f"register a client there by hand, with the redirect URI {redirect_uri}, and set client_id in its auth"
+    if server.registration_endpoint is None:
+        raise AuthError(f"cannot log in: {who} knows no client of ours and registers none by itself", hint=by_hand)
+    asked = _method_to_ask(settings, server)
+    metadata = {
+        "client_name": _NAME,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": asked,
+        "application_type": "native" if addresses.is_loopback(redirect_uri) else "web",
+        **({"scope": " ".join(scopes)} if scopes else {}),
+    }
+    reply = await web.post_json(server.registration_endpoint, metadata, "the registration endpoint")
+    try:
+        document = endpoint.as_told(reply, who, "the registration of ipymcp", [])
+    except AuthError as error:
+        if server.is_assumed:
+            message = f"the server on {who} wants a login, and says nowhere how to log in"
+            raise AuthError(message, hint=_NO_WAY) from None
+        error.hint = by_hand
+        raise
+    client_id, secret = document.get("client_id"), document.get("client_secret")
+    if not isinstance(client_id, str) or not client_id:
+        raise AuthError(f"cannot log in: {who} registered ipymcp and gave no client id", hint=by_hand)
+    secret = secret if isinstance(secret, str) and secret else None
+    given = document.get("token_endpoint_auth_method")
+    expires = document.get("client_secret_expires_at")
+    return Registration(
+        client_id=client_id,
+        method=_method_given(given, asked, has_secret=secret is not None),
+        client_secret=secret,
+        secret_expires_at=float(expires) if isinstance(expires, int | float) and secret else 0.0,
+        scopes=scopes,
+        is_dynamic=True,
+    )
+
+
+def _method_to_ask(settings: OAuthSettings, server: AuthorizationServer) -> AuthMethod:
+    if settings.token_endpoint_auth_method is not None:
+        return settings.token_endpoint_auth_method
+    if server.is_assumed or (server.auth_methods is not None and "none" in server.auth_methods):
+        return "none"
+    if server.auth_methods is None or "client_secret_basic" in server.auth_methods:
+        return "client_secret_basic"
+    return "client_secret_post" if "client_secret_post" in server.auth_methods else "none"
+
+
+def _method_given(given: Any, asked: AuthMethod, *, has_secret: bool) -> AuthMethod:
+    if not has_secret:
+        return "none"
+    if given == "client_secret_basic" or given == "client_secret_post" or given == "none":
+        return given
+    return asked

@@ -1,0 +1,101 @@
+"""A session that the server has forgotten: opened again once, and what it did not accept sent again.
+
+Source: MCP 2025-11-25 transports (session management): an answer 404 to a request with a session id.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from ipymcp.errors import ConnectionLost, McpError
+
+if TYPE_CHECKING:
+    from ipymcp.protocol.background import Background
+    from ipymcp.protocol.transports.base import Message, RequestId
+
+__all__ = ["Reopening", "SessionOwner"]
+
+
+class SessionOwner(Protocol):
+    """Whose session it is: the client."""
+
+    async def shake_hands(self) -> None:
+        """Open the session anew."""
+        ...
+
+    def undelivered(self, identifier: RequestId, error: McpError) -> None:
+        """End one request."""
+        ...
+
+    def send_once_more(self, message: Message) -> None:
+        """Send a request again, if somebody still waits for it."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The session could not be opened anew."""
+        ...
+
+
+class Reopening:
+    """Opens a forgotten session again. Belongs to the loop, but for `hold` and `drop`.
+
+    Args:
+        owner: The client.
+        background: Where it happens.
+    """
+
+    def __init__(self, owner: SessionOwner, background: Background) -> None:
+        self._owner = owner
+        self._background = background
+        self._lock = threading.Lock()
+        self._held: dict[RequestId, Message] = {}
+        self._resent: deque[RequestId] = deque(maxlen=256)
+        self.is_under_way = False
+        """What is sent now would belong to no session: ask `hold`."""
+
+    def expired(self, message: Message) -> None:
+        """The server knows the session of this message no more and did not accept it.
+
+        A notification or a response meant something to the old session only.
+        """
+        identifier = message.id
+        if message.kind == "request" and identifier is not None:
+            if identifier in self._resent:
+                self._resent.remove(identifier)
+                self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
+                return
+            self._resent.append(identifier)
+            self._held[identifier] = message
+        if not self.is_under_way:
+            self.is_under_way = True
+            self._background.spawn(self._reopen(), "ipymcp-reopen")
+
+    def hold(self, message: Message) -> bool:
+        """Keep a request until the session is open; from any thread. False if it is open already."""
+        with self._lock:
+            if not self.is_under_way or message.id is None:
+                return False
+            self._held[message.id] = message
+            return True
+
+    def drop(self, identifier: RequestId) -> bool:
+        """Nobody waits for a held request any more; from any thread. False if it is not held."""
+        return self._held.pop(identifier, None) is not None
+
+    async def _reopen(self) -> None:
+        try:
+            await self._owner.shake_hands()
+        except McpError as error:
+            self._end()
+            self._owner.lost(f"the server forgot this session, and opening it anew failed: {error.message}")
+            return
+        for message in self._end():
+            self._owner.send_once_more(message)
+
+    def _end(self) -> list[Message]:
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+            self.is_under_way = False
+            return held

@@ -1,0 +1,215 @@
+"""Questions of ours that take more than one request: input rounds, and calls whose headers were out of date.
+
+The server answers with `input_required`: what it asks for is gathered, and the question is sent again, under a new id
+and with the answers. For whoever asked it stays one question: one slot, whose id is that of the last request.
+
+Source: MCP 2026-07-28, patterns/mrtr and transports/streamable-http (HeaderMismatch).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from msgspec import Raw, Struct
+
+from ipymcp.errors import CallError, McpError, RpcError
+from ipymcp.protocol import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ipymcp.protocol.background import Background
+    from ipymcp.protocol.inputs import Answers
+    from ipymcp.protocol.rpc import Slot
+
+__all__ = ["MAX_ROUNDS", "ROUND_METHODS", "Asker", "Retry", "Rounds"]
+
+MAX_ROUNDS = 10
+ROUND_METHODS = frozenset({"prompts/get", "resources/read", "tools/call"})
+_ITS_FAULT = "a fault of the server"
+
+
+class Asker(Protocol):
+    """Whose questions they are: the client."""
+
+    def renew(self, slot: Slot) -> bool:
+        """Give the question a new id; false if nobody waits for it any more."""
+        ...
+
+    def send_again(self, slot: Slot, extra: bytes) -> bool:
+        """Send the question under its new id, with further members of its params; false if nobody waits for it."""
+        ...
+
+    def fail(self, slot: Slot, error: McpError) -> None:
+        """End it."""
+        ...
+
+    def call_off(self, slot: Slot, reason: str) -> None:
+        """Tell the server that nobody waits for its last request any more."""
+        ...
+
+
+class Retry:
+    """What is known of a question that is sent more than once."""
+
+    __slots__ = ("headers_renewed", "rounds", "work")
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.headers_renewed = False
+        self.work: asyncio.Task[None] | None = None
+        """What is done before the next request is sent; None once that is on its way."""
+
+
+class Rounds:
+    """Sends questions again. Belongs to the loop, but for `withdraw`.
+
+    Args:
+        asker: The client.
+        answers: What servers ask for.
+        background: Where it is gathered.
+    """
+
+    def __init__(self, asker: Asker, answers: Answers, background: Background) -> None:
+        self._asker = asker
+        self._answers = answers
+        self._background = background
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, slot: Slot, result: Raw) -> None:
+        """Act on an answer whose `resultType` is `input_required`."""
+        retry = _retry_of(slot)
+        retry.rounds += 1
+        try:
+            if slot.method not in ROUND_METHODS:
+                raise CallError(f"the server asks for input to answer {slot.method}", hint=_ITS_FAULT)
+            required = _read(result)
+            if retry.rounds > MAX_ROUNDS:
+                hint = f"{_ITS_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
+                raise CallError(f"the server asked for input {MAX_ROUNDS} times and still wants more", hint=hint)
+            requests = self._check(required.inputRequests or {})
+        except CallError as error:
+            self._asker.fail(slot, error)
+            return
+        self.again(slot, self._gather(slot, requests, required.requestState))
+
+    def again(self, slot: Slot, prepare: Coroutine[Any, Any, bytes]) -> None:
+        """Send a question again once `prepare` has made the further members of its params."""
+        retry = _retry_of(slot)
+        if self._asker.renew(slot):
+            retry.work = self._background.spawn(self._send(slot, retry, prepare), f"ipymcp-round-{slot.id}")
+        else:
+            prepare.close()
+
+    def mend(self, slot: Slot, prepare: Coroutine[Any, Any, bytes]) -> bool:
+        """As `again`, but once only for each question; false if that was tried."""
+        retry = _retry_of(slot)
+        if retry.headers_renewed:
+            prepare.close()
+            return False
+        retry.headers_renewed = True
+        self.again(slot, prepare)
+        return True
+
+    def withdraw(self, slot: Slot, reason: str) -> None:
+        """Nobody waits for it any more; from any thread. The wire's order is the loop's affair."""
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and the connection with it
+            self._loop.call_soon_threadsafe(self._withdraw, slot, reason)
+
+    def _withdraw(self, slot: Slot, reason: str) -> None:
+        assert slot.retry is not None
+        if slot.retry.work is None:
+            self._asker.call_off(slot, reason)
+        else:
+            slot.retry.work.cancel()
+
+    async def _send(self, slot: Slot, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
+        try:
+            if self._asker.send_again(slot, await prepare):
+                retry.work = None
+        except McpError as error:
+            self._asker.fail(slot, error)
+
+    def _check(self, requests: dict[str, Raw]) -> list[_Request]:
+        """All that is asked for, or nothing: a question is not half answered."""
+        checked: list[_Request] = []
+        for key, raw in requests.items():
+            try:
+                request = wire.decode(raw, _InputRequest)
+            except ValueError as error:
+                raise CallError(f"the server asks for input that is no request ({error})", hint=_ITS_FAULT) from None
+            try:
+                params = self._answers.check(request.method, request.params)
+            except RpcError as error:
+                what = f"the server asks for input it may not ask for: {error.message}"
+                raise CallError(what, hint=_ITS_FAULT) from None
+            checked.append(_Request(key, request.method, params))
+        return checked
+
+    async def _gather(self, slot: Slot, requests: list[_Request], state: Raw) -> bytes:
+        members: list[bytes] = []
+        if requests:
+            responses = await self._answer(slot, requests)
+            members.append(b'"inputResponses":%s' % wire.encode(responses))
+        if len(state):
+            members.append(b'"requestState":%s' % bytes(state))
+        return b",".join(members)
+
+    async def _answer(self, slot: Slot, requests: list[_Request]) -> dict[str, Raw]:
+        try:
+            self._answers.reserve(len(requests))
+        except RpcError as error:
+            raise CallError(f"the server asks for {len(requests)} inputs at once: {error.message}") from None
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._answers.answer(request.method, request.params, slot))
+                    for request in requests
+                ]
+        except* RpcError as errors:
+            error = _first(errors)
+            raise CallError(f"the server asked for input that it does not get: {error.message}") from error
+        finally:
+            self._answers.release(len(requests))
+        return {request.key: task.result() for request, task in zip(requests, tasks, strict=True)}
+
+
+class _InputRequired(Struct):
+    inputRequests: dict[str, Raw] | None = None
+    requestState: Raw = Raw()
+
+
+class _InputRequest(Struct):
+    method: str
+    params: Raw = Raw()
+
+
+class _Request(NamedTuple):
+    key: str
+    method: str
+    params: dict[str, Any]
+
+
+def _read(result: Raw) -> _InputRequired:
+    try:
+        required = wire.decode(result, _InputRequired)
+    except ValueError as error:
+        raise CallError(f"the server asks for input in a way MCP does not know ({error})", hint=_ITS_FAULT) from None
+    if required.requestState == Raw(b"null"):
+        required.requestState = Raw()
+    if required.inputRequests is None and not len(required.requestState):
+        raise CallError("the server asks for input and does not say which", hint=_ITS_FAULT)
+    return required
+
+
+def _retry_of(slot: Slot) -> Retry:
+    if slot.retry is None:
+        slot.retry = Retry()
+    return slot.retry
+
+
+def _first(errors: BaseExceptionGroup[RpcError]) -> RpcError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,83 @@
+"""A user who logs in without a browser, and a request that goes through a login as a transport's would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from ipymcp.errors import AuthError
+from ipymcp.protocol.oauth.over_httpx import HttpxFetch
+from ipymcp.protocol.oauth.provider import OAuth
+from ipymcp.protocol.oauth.settings import LoginRequest, OAuthSettings
+from ipymcp.protocol.oauth.store import MemoryTokenStore, TokenStore
+
+
+class ScriptedUser:
+    """Opens the page, consents there, and is redirected.
+
+    Args:
+        pastes: Whether to paste the redirected address rather than go there.
+        alter: What becomes of that address before it is pasted.
+    """
+
+    def __init__(self, *, pastes: bool = False, alter: Callable[[str], str] = str) -> None:
+        self.requests: list[LoginRequest] = []
+        self._pastes = pastes
+        self._alter = alter
+
+    async def login(self, request: LoginRequest) -> str:
+        self.requests.append(request)
+        async with httpx.AsyncClient() as browser:
+            page = await browser.get(request.url)
+            if page.status_code != 302:
+                raise AuthError("you gave up the login", hint="%mcp start asks again")
+            address = page.headers["location"]
+            if self._pastes or request.redirect is None:
+                return self._alter(address)
+            arrived = await browser.get(address)
+        if arrived.status_code != 200:
+            raise AuthError("the redirect did not arrive")
+        return await asyncio.wait_for(request.redirect.received(), 10)
+
+
+def oauth(
+    url: str,
+    *,
+    user: ScriptedUser | None = None,
+    store: TokenStore | None = None,
+    definition: str | None = None,
+    **settings: Any,
+) -> OAuth:
+    """An `OAuth` with everything that is not given."""
+    return OAuth(
+        url,
+        OAuthSettings(**settings),
+        store or MemoryTokenStore(),
+        user or ScriptedUser(),
+        HttpxFetch(),
+        definition=definition,
+    )
+
+
+async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx.Response:
+    """One MCP request, sent again for as long as the authorizer says so."""
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": method,
+        "params": {"protocolVersion": "2025-11-25", "name": "whoami"},
+    }
+    async with httpx.AsyncClient() as client:
+        for _ in range(20):
+            headers = await authorizer.headers()
+            answer = await client.post(url, content=json.dumps(message), headers=dict(headers))
+            if answer.status_code not in (401, 403):
+                return answer
+            challenges = answer.headers.get_list("www-authenticate")
+            if not await authorizer.challenged(answer.status_code, challenges, headers):
+                return answer
+    raise AssertionError("it goes round for ever")
