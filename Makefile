@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Names what .venv was made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 
-.PHONY: demo test lint bench test-envs clean help
+.PHONY: demo test conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -22,6 +22,14 @@ test: test-envs  ## make the environments of the test servers and kernels, and r
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
 	@$(BIN)/python tests/environments.py
+
+conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
+	@$(BIN)/python tests/environments.py conformance
+	$(BIN)/python -m tests.conformance $(ARGS)
+
+interop: $(STAMP)  ## try many servers, write docs/interoperability.md (needs 2 GB in .envs)
+	@$(BIN)/python tests/environments.py npm mcp-proxy 'server-*' 'sdk*' 'interop/*'
+	$(BIN)/python -m tests.interop $(ARGS)
 
 lint: $(STAMP)  ## check style, types and layers
 	$(BIN)/ruff check .

@@ -1,8 +1,10 @@
 """Make the environments of the servers and kernels that the tests run against, under `.envs/`.
 
-    python tests/environments.py              all that the tests need
-    python tests/environments.py 'peer-*'     what the benchmark compares with
-    python tests/environments.py sdk1 npm    those two
+    python tests/environments.py                 all that the tests need
+    python tests/environments.py 'peer-*'        what the benchmark compares with
+    python tests/environments.py conformance     the official conformance suite
+    python tests/environments.py 'interop/*'     the further servers of the interoperability run
+    python tests/environments.py sdk1 npm        those two
 
 ipymcp's own environment stays free of the servers' dependencies: each server, and each old kernel, has one of its own.
 Every environment carries a stamp of what it was made from, so that a second run costs nothing. Standard library only.
@@ -46,12 +48,28 @@ COLAB = (
     "traitlets==5.7.1",
 )
 
-NPM = {
-    "@modelcontextprotocol/server-everything": "2026.8.31",
-    "@modelcontextprotocol/server-filesystem": "2026.8.31",
-    "@modelcontextprotocol/server-memory": "2026.8.31",
-    "@modelcontextprotocol/server-sequential-thinking": "2026.8.31",
-}
+NPM = (
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+    "@modelcontextprotocol/server-sequential-thinking@2026.8.31",
+)
+
+# The suite needs Node 22, which npm has as a package: the checkout's own Node stays as it is.
+CONFORMANCE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3")
+
+EXT_APPS = (
+    "@modelcontextprotocol/server-basic-react@2.0.3",
+    "@modelcontextprotocol/server-basic-vanillajs@2.0.3",
+    "@modelcontextprotocol/server-budget-allocator@2.0.3",
+    "@modelcontextprotocol/server-cohort-heatmap@2.0.3",
+    "@modelcontextprotocol/server-debug@2.0.3",
+    "@modelcontextprotocol/server-map@2.0.3",
+    "@modelcontextprotocol/server-pdf@2.0.4",
+    "@modelcontextprotocol/server-scenario-modeler@2.0.3",
+    "@modelcontextprotocol/server-system-monitor@2.0.3",
+    "@modelcontextprotocol/server-threejs@2.0.3",
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,8 @@ class Environment:
     npm: bool = False
     ipymcp: bool = False
     """Whether ipymcp goes in as well: built as a wheel, and installed last, as a user would."""
+    for_tests: bool = True
+    """Whether `make test` needs it."""
 
     @property
     def folder(self) -> Path:
@@ -93,16 +113,29 @@ ENVIRONMENTS = {
         Environment("kernel-colab", COLAB, ipymcp=True),
         Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9"), ipymcp=True),
         Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
-        Environment("npm", tuple(f"{package}@{version}" for package, version in NPM.items()), npm=True),
+        Environment("npm", NPM, npm=True),
+        Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),
         Environment("server-fetch", ("mcp-server-fetch==2026.10.24",)),
         Environment("server-git", ("mcp-server-git==2026.10.19",)),
         Environment("server-time", ("mcp-server-time==2026.10.19",)),
         Environment("sdk1", ("mcp>=1.30,<2",)),
         Environment("sdk2", ("mcp>=2.3,<3", "mcp-types>=2.3,<3", "jsonschema>=4.23", "uvicorn>=0.30")),
-        Environment("peer-fastmcp", ("fastmcp>=4,<5",)),
-        Environment("peer-mcp-use", ("mcp-use>=1.7,<2",)),
-        Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",)),
+        Environment("peer-fastmcp", ("fastmcp>=4,<5",), for_tests=False),
+        Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), for_tests=False),
+        Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
+        Environment("conformance", CONFORMANCE, npm=True, for_tests=False),
+        Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), for_tests=False),
+        Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), for_tests=False),
+        Environment("interop/chart", ("@antv/mcp-server-chart@0.9.10",), npm=True, for_tests=False),
+        Environment("interop/chrome-devtools", ("chrome-devtools-mcp@1.11.0",), npm=True, for_tests=False),
+        Environment("interop/duckdb", ("mcp-server-duckdb==1.1.0", "mcp<2"), for_tests=False),
+        Environment("interop/ext-apps", EXT_APPS, npm=True, for_tests=False),
+        Environment("interop/jupyter", ("jupyter-mcp-server==2.2.4",), for_tests=False),
+        Environment("interop/markitdown", ("markitdown-mcp==0.0.1a7",), for_tests=False),
+        Environment("interop/motherduck", ("mcp-server-motherduck==1.1.0",), for_tests=False),
+        Environment("interop/playwright", ("@playwright/mcp@0.0.83",), npm=True, for_tests=False),
+        Environment("interop/sqlite", ("mcp-server-sqlite==2025.4.25", "mcp<2"), for_tests=False),
     )
 }
 
@@ -157,7 +190,9 @@ def _npm_server(package: str, *arguments: str) -> list[str]:
 
 
 def _script(environment_name: str, script: str, *arguments: str) -> list[str]:
-    return [str(environment(environment_name).python.parent / script), *arguments]
+    """A script run by its interpreter: its own first line holds the path where the environment was made."""
+    python = environment(environment_name).python
+    return [str(python), str(python.parent / script), *arguments]
 
 
 def _own(python: Path, file: str) -> list[str]:
@@ -217,7 +252,8 @@ def _make_npm(environment: Environment) -> None:
     if shutil.which("npm") is None:
         raise CannotMake(f"npm was not found on the PATH: the test servers from npm need Node {NODE} or newer.")
     environment.folder.mkdir(parents=True)
-    (environment.folder / "package.json").write_text(json.dumps({"private": True, "dependencies": NPM}, indent=2))
+    package = {"private": True, "dependencies": dict(each.rsplit("@", 1) for each in environment.requirements)}
+    (environment.folder / "package.json").write_text(json.dumps(package, indent=2))
     _run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=environment.folder)
 
 
@@ -272,7 +308,7 @@ def _read(path: Path) -> str | None:
 
 def _selected(patterns: list[str]) -> list[Environment]:
     if not patterns:
-        return [each for each in ENVIRONMENTS.values() if not each.name.startswith("peer-")]
+        return [each for each in ENVIRONMENTS.values() if each.for_tests]
     for pattern in patterns:
         if not fnmatch.filter(ENVIRONMENTS, pattern):
             raise SystemExit(f"no environment {pattern!r}; there are: {', '.join(ENVIRONMENTS)}")
@@ -284,16 +320,20 @@ def main(patterns: list[str]) -> int:
     failures = 0
     started = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = {pool.submit(make, each): each for each in _selected(patterns)}
+        selected = _selected(patterns)
+        width = max(len(each.name) for each in selected)
+        running = {pool.submit(make, each): each for each in selected}
         for future in as_completed(running):
             name = running[future].name
             try:
                 made = future.result()
             except CannotMake as error:
                 failures += 1
-                print(f"{name:<14} FAILED: {error}", flush=True)
+                print(f"{name:<{width}} FAILED: {error}", flush=True)
             else:
-                print(f"{name:<14} {f'made ({time.monotonic() - started:.0f} s)' if made else 'ready'}", flush=True)
+                print(
+                    f"{name:<{width}} {f'made ({time.monotonic() - started:.0f} s)' if made else 'ready'}", flush=True
+                )
     return 1 if failures else 0
 
 

@@ -22,10 +22,10 @@ from ipymcp.protocol.inputs import NoAnswers
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
+from ipymcp.protocol.transports.http import StreamableHttpTransport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
 from ipymcp.protocol.transports.stdio import StdioTransport
 from tests.environments import server_command
-from tests.transports.http import HttpTransport
 from tests.transports.proxy import Proxy, proxied
 
 pytestmark = pytest.mark.anyio
@@ -180,13 +180,17 @@ def stdio() -> StdioTransport:
     )
 
 
+def http(url: str) -> StreamableHttpTransport:
+    return StreamableHttpTransport(url, headers={}, authorizer=None, limit=1_000_000)
+
+
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]
 
 
 @pytest.fixture(params=["stdio legacy", "stdio modern", "http legacy", "http modern"])
 def connect(request: pytest.FixtureRequest, url: str) -> Connect:
     transport, era = request.param.split()
-    return lambda: connected(stdio() if transport == "stdio" else HttpTransport(url), era)
+    return lambda: connected(stdio() if transport == "stdio" else http(url), era)
 
 
 # -- the one body -----------------------------------------------------------------------------------------------------
@@ -282,7 +286,7 @@ async def through_proxy(url: str, era: EraChoice) -> AsyncIterator[tuple[Connect
     address = urlsplit(url)
     async with (
         proxied(address.hostname or "", address.port or 0) as (proxy, port),
-        connected(HttpTransport(f"http://127.0.0.1:{port}{address.path}"), era) as connection,
+        connected(http(f"http://127.0.0.1:{port}{address.path}"), era) as connection,
     ):
         yield connection, proxy
 
@@ -332,13 +336,13 @@ async def test_headers_are_those_of_the_era(url: str, era: EraChoice) -> None:
 
 
 async def test_answers_come_as_json_too(json_url: str, era: EraChoice) -> None:
-    async with connected(HttpTransport(json_url), era) as connection:
+    async with connected(http(json_url), era) as connection:
         assert await connection.ask("echo", text="plain") == "plain"
 
 
 async def test_the_newest_era_a_server_has_is_found(url: str, old_url: str) -> None:
-    async with connected(HttpTransport(url), "auto") as connection:
+    async with connected(http(url), "auto") as connection:
         assert connection.client.era.version == "2026-07-28"
-    async with connected(HttpTransport(old_url), "auto") as connection:
+    async with connected(http(old_url), "auto") as connection:
         assert connection.client.era.version == "2025-11-25"
         assert await connection.ask("echo", message="old") == "Echo: old"

@@ -1,10 +1,20 @@
-"""A server on the official SDK 1.x (`mcp>=1.30,<2`): rich schemas and every kind of result, on stdio."""
+"""A server on the official SDK 1.x (`mcp>=1.30,<2`): rich schemas, every kind of result, each of its transports.
+
+python sdk1_server.py              stdio
+python sdk1_server.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr
+                                   is `http://127.0.0.1:PORT/mcp`
+python sdk1_server.py --http PORT --json            the same, answering by JSON rather than by a stream where it can
+python sdk1_server.py --sse PORT                    HTTP+SSE of 2024-11-05, path /sse, told in the same way
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import functools
+import socket
+import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +26,8 @@ from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from starlette.applications import Starlette
 
 server = FastMCP("sdk1", instructions="Tools with rich schemas, on the official SDK 1.x.")
 PIXEL = base64.b64decode(
@@ -171,7 +183,7 @@ async def shrink(ctx: Context, name: str) -> str:
     return name
 
 
-async def main() -> None:
+async def serve_stdio() -> None:
     """Serve on stdio, declaring that the list of tools changes, which `FastMCP.run` does not."""
     lowlevel = server._mcp_server
     options = lowlevel.create_initialization_options(NotificationOptions(tools_changed=True))
@@ -179,5 +191,30 @@ async def main() -> None:
         await lowlevel.run(read, write, options)
 
 
+def serve(port: int, path: str, app: Starlette) -> None:
+    """Serve on a loopback port that is open before it is told."""
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", port))
+    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}{path}\n")
+    sys.stderr.flush()
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--http", type=int, metavar="PORT")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sse", type=int, metavar="PORT")
+    options = parser.parse_args()
+    if options.http is not None:
+        server.settings.json_response = options.json
+        serve(options.http, "/mcp", server.streamable_http_app())
+    elif options.sse is not None:
+        serve(options.sse, "/sse", server.sse_app())
+    else:
+        asyncio.run(serve_stdio())
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

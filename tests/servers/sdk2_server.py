@@ -1,9 +1,10 @@
-"""A server on the official SDK 2.x (`mcp>=2.3,<3`): rich schemas and every kind of result, stdio or Streamable HTTP.
+"""A server on the official SDK 2.x (`mcp>=2.3,<3`): rich schemas, every kind of result, each of its transports.
 
 python sdk2_server.py              stdio
 python sdk2_server.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr
                                    is `http://127.0.0.1:PORT/mcp`
 python sdk2_server.py --http PORT --json            the same, answering by JSON rather than by a stream where it can
+python sdk2_server.py --sse PORT                    HTTP+SSE of 2024-11-05, path /sse, told in the same way
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from starlette.applications import Starlette
 
 server = MCPServer("sdk2", version="2.3", instructions="Tools with rich schemas, on the official SDK 2.x.")
 PIXEL = base64.b64decode(
@@ -185,14 +188,13 @@ async def announce(ctx: Context) -> None:
         await ctx.session.send_tool_list_changed()
 
 
-def serve_http(port: int, *, json: bool) -> None:
+def serve(port: int, path: str, app: Starlette) -> None:
     """Serve on a loopback port that is open before it is told."""
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", port))
-    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
+    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}{path}\n")
     sys.stderr.flush()
-    app = server.streamable_http_app(json_response=json)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
@@ -200,11 +202,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--http", type=int, metavar="PORT")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sse", type=int, metavar="PORT")
     options = parser.parse_args()
-    if options.http is None:
-        server.run("stdio")
+    if options.http is not None:
+        serve(options.http, "/mcp", server.streamable_http_app(json_response=options.json))
+    elif options.sse is not None:
+        serve(options.sse, "/sse", server.sse_app())
     else:
-        serve_http(options.http, json=options.json)
+        server.run("stdio")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,329 @@
+"""HTTP requests to one server. The one module that imports httpx.
+
+It uses httpx's transports without its `Client`: cookies, redirects across origins, event hooks and timing are what an
+MCP endpoint must not have or does not need, and they cost a third of the CPU time of a call. Proxies and CA bundles
+come from the environment as they do with `httpx.Client`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import socket
+import ssl
+import urllib.request
+import weakref
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import httpx
+
+from ipymcp.errors import CallError, ConnectionLost
+from ipymcp.protocol.transports.addresses import within_origin
+from ipymcp.protocol.transports.refusals import Unreachable, too_large
+from ipymcp.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+
+    from ipymcp.protocol.transports.addresses import Address
+
+__all__ = ["Answer", "HttpClient"]
+
+MAX_CALL_CONNECTIONS = 20
+_CONNECT_TIMEOUT = 10.0
+_KEEP_ALIVE = 4.0
+"""Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
+_MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 307, 308})
+_EXTENSIONS = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+"""No other timeout: the call's own deadline does that."""
+_CHECK_HOST = "check the URL and the network"
+_CHECK_RUNNING = "is the server running?"
+
+
+class Answer:
+    """The answer to one request, its body still to come. To be closed, whatever happens."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+
+    @property
+    def phrase(self) -> str:
+        """Such as `429 Too Many Requests`."""
+        with contextlib.suppress(ValueError):
+            return f"{self.status} {HTTPStatus(self.status).phrase}"
+        return str(self.status)
+
+    @property
+    def media_type(self) -> str:
+        """Such as `text/event-stream`, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def challenges(self) -> list[str]:
+        """The `WWW-Authenticate` values."""
+        return self._response.headers.get_list("www-authenticate")
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body as it comes.
+
+        Raises:
+            ConnectionLost: It was cut off.
+        """
+        encoded = "content-encoding" in self.headers
+        try:
+            async for chunk in self._response.aiter_bytes() if encoded else self._stream:
+                yield chunk
+        except httpx.DecodingError as error:
+            raise ConnectionLost(f"the answer's compression is broken ({error})") from error
+        except httpx.TransportError as error:
+            raise ConnectionLost(
+                f"the connection was dropped before the answer was complete ({_words(error)})"
+            ) from error
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises:
+            ConnectionLost: It was cut off.
+            ResultTooLarge: It is larger than `limit` bytes; the rest was not read.
+        """
+        announced = self.headers.get("content-length", "")
+        if announced.isascii() and announced.isdigit() and int(announced) > limit:
+            raise too_large(limit)
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def read_beginning(self, size: int) -> bytes:
+        """The first bytes of the body, or as many as there are."""
+        body = b""
+        with contextlib.suppress(ConnectionLost):
+            async for chunk in self.chunks():
+                body += chunk[:size]
+                if len(body) >= size:
+                    break
+        return body[:size]
+
+    async def aclose(self) -> None:
+        """Let go of the connection: for the next request if the body was read to its end, for ever if not."""
+        await self._stream.aclose()
+
+    @property
+    def _stream(self) -> httpx.AsyncByteStream:
+        assert isinstance(self._response.stream, httpx.AsyncByteStream)
+        return self._response.stream
+
+
+class _Body(httpx.AsyncByteStream):
+    """A request's body, which tells when it was written."""
+
+    def __init__(self, content: bytes, on_written: Callable[[], None]) -> None:
+        self._content = content
+        self._on_written = on_written
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+        self._on_written()
+
+
+class HttpClient:
+    """Requests to one origin: calls on at most 20 connections, and streams on as many as it takes.
+
+    Args:
+        address: Of the server.
+        headers: Of every request, checked, such as `Authorization`.
+
+    Making one reads the CA bundle, which takes its time, and connects to nobody.
+    """
+
+    def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
+        self.address = address
+        self._urls = {address.url: httpx.URL(address.url)}
+        self._headers = _encode(_base_headers(self._urls[address.url], headers))
+        self._proxy = None if address.socket else _environment_proxy(self._urls[address.url])
+        self._calls, self._streams = self._make_pools()
+        self._network: weakref.WeakSet[Any] = weakref.WeakSet()
+        """The connections that have answered, for `drop`."""
+
+    async def send(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        url: str | None = None,
+        is_stream: bool = False,
+        on_written: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """Send one request, and follow redirects within the origin.
+
+        Args:
+            method: `GET`, `POST` or `DELETE`.
+            headers: Beside those of every request; they win.
+            content: The body.
+            url: Another than the address's, of the same origin.
+            is_stream: Whether it may last, and so must not take a connection from the calls.
+            on_written: Called when the body has been written.
+
+        Raises:
+            Unreachable: No connection could be made.
+            ConnectionLost: The connection was dropped before the answer.
+            CallError: A redirect to another origin, or without end.
+        """
+        pool = self._streams if is_stream else self._calls
+        target = url or self.address.url
+        for _ in range(_MAX_REDIRECTS + 1):
+            request = httpx.Request(
+                method,
+                self._urls.get(target) or self._urls.setdefault(target, httpx.URL(target)),
+                headers=self._fields(headers, len(content) if method == "POST" else None),
+                stream=_Body(content, on_written),
+                extensions=_EXTENSIONS,
+            )
+            answer = await self._send_once(pool, request)
+            location = answer.headers.get("location")
+            if answer.status not in _REDIRECTS or not location:
+                return answer
+            await answer.aclose()
+            target = within_origin(target, location, "redirects")
+        raise CallError(f"{self.address.shown} redirects without end", hint="check the URL's path")
+
+    def _fields(self, headers: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
+        fields = list(self._headers)
+        if headers:
+            more = _encode(headers)
+            names = {name.lower() for name, _ in more}
+            fields = [field for field in fields if field[0].lower() not in names]
+            fields += more
+        if length is not None:
+            fields.append((b"Content-Length", b"%d" % length))
+        return fields
+
+    async def _send_once(self, pool: httpx.AsyncBaseTransport, request: httpx.Request) -> Answer:
+        try:
+            response = await pool.handle_async_request(request)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            where = self.address.shown
+            if self._proxy is not None:
+                where += f" through the proxy {self._proxy.url.host}"
+            raise _unreachable(f"cannot connect to {where}", error) from error
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
+            raise CallError(
+                f"the request cannot be sent ({error})", hint="check the server's URL and headers"
+            ) from error
+        except httpx.TransportError as error:
+            raise ConnectionLost(f"the connection was dropped before the answer ({_words(error)})") from error
+        network = response.extensions.get("network_stream")
+        if network is not None:
+            self._network.add(network)
+        return Answer(response)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._calls.aclose()
+        await self._streams.aclose()
+
+    def drop(self) -> None:
+        """In a forked child: let go of the sockets, or the server would not see them end when the parent closes them.
+
+        They are the parent's event loop's as well, and Python may close the numbers once more: so each becomes the
+        null device, and nothing else is touched.
+        """
+        null = os.open(os.devnull, os.O_RDWR)
+        for network in list(self._network):
+            with contextlib.suppress(Exception):  # whatever state the parent's thread has left it in
+                number = network.get_extra_info("socket").fileno()
+                if number >= 0:
+                    os.dup2(null, number)
+        os.close(null)
+
+    def _make_pools(self) -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
+        is_plain = self.address.url.startswith("http:") and (self._proxy is None or self._proxy.url.scheme != "https")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
+
+        def pool(most: int | None) -> httpx.AsyncBaseTransport:
+            limits = httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=_KEEP_ALIVE)
+            return httpx.AsyncHTTPTransport(verify=context, limits=limits, uds=self.address.socket, proxy=self._proxy)
+
+        return pool(MAX_CALL_CONNECTIONS), pool(None)
+
+
+def _base_headers(url: httpx.URL, given: Mapping[str, str]) -> dict[str, str]:
+    """The headers of every request; what the user gives wins."""
+    headers = {
+        "host": url.netloc.decode("ascii"),
+        "user-agent": f"ipymcp/{__version__}",
+        "accept": "application/json, text/event-stream",
+        "accept-encoding": "gzip, deflate",
+        "content-type": "application/json",
+    }
+    if url.userinfo:
+        name, _, password = url.userinfo.partition(b":")
+        pair = f"{unquote(name)}:{unquote(password)}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return headers | {name.lower(): value for name, value in given.items()}
+
+
+def _encode(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _environment_proxy(url: httpx.URL) -> httpx.Proxy | None:
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
+        return None
+    return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+
+
+# -- what went wrong --------------------------------------------------------------------------------------------------
+
+
+def _unreachable(what: str, error: httpx.TransportError) -> Unreachable:
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            hint = "if you trust this server, name its CA by SSL_CERT_FILE"
+            return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
+        if isinstance(cause, ssl.SSLError):
+            return Unreachable(f"{what}: TLS: {_ssl_words(cause)}", "is it http:// rather than https://?")
+        if isinstance(cause, socket.gaierror):
+            return Unreachable(f"{what}: the host's name is not known ({cause.strerror})", _CHECK_HOST)
+        if isinstance(cause, ConnectionRefusedError):
+            return Unreachable(f"{what}: connection refused", _CHECK_RUNNING)
+        if isinstance(cause, FileNotFoundError):
+            return Unreachable(f"{what}: there is no such socket", _CHECK_RUNNING)
+    if isinstance(error, httpx.ConnectTimeout):
+        return Unreachable(f"{what}: no connection within {_CONNECT_TIMEOUT:g} s", _CHECK_HOST)
+    return Unreachable(f"{what}: {_words(error)}", _CHECK_HOST)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that led to it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        members: tuple[BaseException, ...] = getattr(cause, "exceptions", ())  # of an ExceptionGroup
+        for member in members:
+            yield from _causes(member)
+        cause = cause.__cause__ or cause.__context__
+
+
+def _ssl_words(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def _words(error: httpx.TransportError) -> str:
+    """What happened, in the words of the system if it has any."""
+    words = next((str(cause) for cause in _causes(error) if str(cause)), type(error).__name__)
+    return words.rstrip(".")

@@ -1,0 +1,147 @@
+"""The way to an HTTP server: connections, the second attempt at one that was never made, and logins.
+
+httpx is imported when a link is opened, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import ConnectionLost, McpError
+from ipymcp.protocol.transports import refusals
+from ipymcp.protocol.transports.addresses import checked_headers, parse_address
+from ipymcp.protocol.transports.base import NO_HEADERS
+from ipymcp.protocol.transports.refusals import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from ipymcp.protocol.transports.base import Authorizer, Receiver
+    from ipymcp.protocol.transports.http_client import Answer, HttpClient
+
+__all__ = ["HttpLink"]
+
+_SECOND_ATTEMPT = 0.25
+"""Seconds until a connection that could not be made is tried once more."""
+_MOST_LOGINS = 5
+"""Logins for one request; whoever asks for more will never be content."""
+
+
+def _nothing() -> None: ...
+
+
+class HttpLink:
+    """Sends requests to one server.
+
+    Args:
+        url: See `parse_address`.
+        headers: Of every request, from the server's definition.
+        authorizer: Logs in, where there is one.
+
+    Raises:
+        ConfigError: The URL or a header cannot be used.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], authorizer: Authorizer | None) -> None:
+        self.address = parse_address(url)
+        self._headers = dict(checked_headers(headers))
+        self._authorizer = authorizer
+        self._client: HttpClient | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Make ready. Connects to nobody."""
+        self._receiver = receiver
+        self._client = await asyncio.get_running_loop().run_in_executor(None, self._make_client)
+
+    def _make_client(self) -> HttpClient:
+        """In a thread: importing httpx and reading the CA bundle take their time."""
+        from ipymcp.protocol.transports.http_client import HttpClient
+
+        return HttpClient(self.address, self._headers)
+
+    @contextlib.asynccontextmanager
+    async def answer(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        url: str | None = None,
+        is_stream: bool = False,
+        on_written: Callable[[], None] = _nothing,
+    ) -> AsyncGenerator[Answer, None]:
+        """Send a request and give its answer; logs in where the server asks for that. Arguments as `HttpClient.send`.
+
+        Raises:
+            AuthError: There is no way in.
+            ConnectionLost: No connection could be made, or it was dropped.
+            CallError: A redirect that must not be followed.
+        """
+        for attempt in itertools.count(1):
+            credentials = await self._credentials()
+            fields = {**headers, **credentials} if credentials else headers
+            answer = await self._connect(method, fields, content, url, is_stream, on_written)
+            try:
+                challenges = answer.challenges if answer.status in (401, 403) else []
+                if answer.status != 401 and not challenges:
+                    yield answer
+                    return
+            finally:
+                await answer.aclose()
+            if (
+                self._authorizer is None
+                or attempt > _MOST_LOGINS
+                or not await self._authorizer.challenged(answer.status, challenges, credentials)
+            ):
+                had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
+                raise refusals.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
+
+    async def farewell(self, method: str, headers: Mapping[str, str]) -> None:
+        """Send a request whose answer is of no consequence, and which may fail."""
+        with contextlib.suppress(McpError, Unreachable):
+            if self._client is not None:
+                answer = await self._client.send(method, {**headers, **await self._credentials()}, is_stream=True)
+                await answer.aclose()
+
+    async def _credentials(self) -> Mapping[str, str]:
+        return await self._authorizer.headers() if self._authorizer is not None else NO_HEADERS
+
+    async def _connect(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        url: str | None,
+        is_stream: bool,
+        on_written: Callable[[], None],
+    ) -> Answer:
+        client = self._client
+        if client is None:
+            raise ConnectionLost("the connection is closed")
+        send = client.send
+        try:
+            return await send(method, headers, content, url=url, is_stream=is_stream, on_written=on_written)
+        except Unreachable as error:
+            failure = error
+        if failure.may_pass:
+            await asyncio.sleep(_SECOND_ATTEMPT)
+            try:
+                return await send(method, headers, content, url=url, is_stream=is_stream, on_written=on_written)
+            except Unreachable as error:
+                failure = error
+        self._receiver.unreachable(failure.reason)
+        raise ConnectionLost(failure.reason, hint=failure.hint) from failure
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def drop(self) -> None:
+        """In a forked child: let go of the sockets."""
+        if self._client is not None:
+            self._client.drop()

@@ -1,0 +1,1 @@
+"""The official conformance suite for clients, run against ipymcp: `make conformance`."""

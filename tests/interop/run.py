@@ -1,0 +1,94 @@
+"""Tries out one server, and all that server-everything has; what comes of it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipymcp import Mcp, McpError, ToolError
+from tests.interop.candidates import Candidate
+from tests.interop.features import FEATURES, SERVER, User
+
+__all__ = ["Row", "try_features", "try_out"]
+
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one server over one transport."""
+
+    candidate: Candidate
+    era: str = ""
+    tools: int = 0
+    resources: int = 0
+    templates: int = 0
+    prompts: int = 0
+    outcome: str = ""
+    problem: str = ""
+    """Why it is not as it should be; empty if it is."""
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.tools:3} tools {self.resources:4} resources {self.templates:2} templates {self.prompts:2} prompts"
+        )
+        verdict = f"FAILED: {self.problem}" if self.problem else self.outcome
+        return f"{self.candidate.package:<48} {self.candidate.transport:<5} {self.era:<10} {counts}  {verdict}"
+
+
+def try_out(candidate: Candidate) -> Row:
+    """Start a server, load it, count what it has, make its call."""
+    with tempfile.TemporaryDirectory(prefix="ipymcp-interop-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        try:
+            with candidate.start(folder) as definition, User(folder).connect(candidate.name, definition) as mcp:
+                return _look(candidate, mcp)
+        except (McpError, AssertionError) as error:
+            return Row(candidate, problem=_shortened(str(error)))
+
+
+def _look(candidate: Candidate, mcp: Mcp) -> Row:
+    server = mcp[candidate.name]
+    try:
+        outcome = server[candidate.tool].call(candidate.arguments).text
+    except ToolError as error:
+        outcome = error.result.text
+        told = "fails: "
+    except McpError as error:
+        outcome, told = str(error), "fails: "
+    else:
+        told = ""
+    found = candidate.answer in outcome
+    return Row(
+        candidate,
+        era=mcp.servers[candidate.name].protocol_version,
+        tools=len(server),
+        resources=len(server.resources),
+        templates=len(server.resources.templates),
+        prompts=len(server.prompts),
+        outcome=told + _shortened(candidate.answer or outcome),
+        problem="" if found else f"{candidate.tool} answers {_shortened(outcome)!r}, not {candidate.answer!r}",
+    )
+
+
+def try_features(candidate: Candidate) -> dict[str, str]:
+    """Use all that server-everything has, each thing even if another fails: what came of each, by name."""
+    outcomes: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="ipymcp-interop-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        user = User(folder)
+        with candidate.start(folder) as definition, user.connect(SERVER, definition) as mcp:
+            for feature in FEATURES:
+                try:
+                    feature.use(mcp, user)
+                except (McpError, AssertionError) as error:
+                    outcomes[feature.name] = f"FAILED: {_shortened(str(error))}"
+                else:
+                    outcomes[feature.name] = "yes"
+    return outcomes
+
+
+def _shortened(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
