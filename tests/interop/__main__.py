@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-import ipymcp
 from ipymcp import Mcp, McpError, ToolError
 from tests.environments import ROOT
 from tests.interop.candidates import CANDIDATES, Candidate
-from tests.interop.features import FEATURES, Feature, User
+from tests.interop.features import User
 from tests.interop.page import page
 
 PAGE = ROOT / "docs" / "interoperability.md"
