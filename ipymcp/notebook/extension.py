@@ -9,6 +9,7 @@ import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.settings import IPyMCP
+from ipymcp.runtime.nested import is_harmfully_patched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,7 @@ class Extension:
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
-        if _harmful_patch():
+        if is_harmfully_patched():
             _say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
                 " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)"
@@ -127,12 +128,3 @@ def _has_context_matchers() -> bool:
 
 def _say(text: str) -> None:
     print(f"ipymcp: {text}", file=sys.stderr)  # noqa: T201 - meant for the cell
-
-
-def _harmful_patch() -> bool:
-    """Whether nest_asyncio 1.x is at work under ipykernel 7, where it loses cells."""
-    asyncio: Any = sys.modules.get("asyncio")
-    ipykernel: Any = sys.modules.get("ipykernel")
-    if not hasattr(asyncio, "_nest_patched") or hasattr(asyncio, "_nest_asyncio2") or ipykernel is None:
-        return False
-    return str(getattr(ipykernel, "__version__", "0")).split(".")[0] not in {"5", "6", "0"}

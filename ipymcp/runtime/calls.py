@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import time
@@ -32,6 +33,7 @@ MAX_QUEUED = 64_000_000
 _QUEUE_POLL = 0.05
 _ATTENTION = 0.005
 """Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
+_OWING_POLL = 0.25
 _INTERRUPTED = "the user interrupted it"
 
 
@@ -93,8 +95,8 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_client", "_convert", "_heard", "_listeners", "_services", "_slot", "arguments", "done", "number", "options",
-        "progress", "session", "started", "tool",
+        "_client", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since", "_services", "_slot",
+        "arguments", "done", "number", "options", "progress", "session", "started", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +118,8 @@ class Call(Generic[T]):
         """The last progress reported."""
         self.done = False
         self.started = self._heard = time.monotonic()
+        self._owing = 0
+        self._owed = self._owing_since = 0.0
         self._convert = convert
         self._services = services
         self._slot = Slot(self._deliver)
@@ -136,7 +140,7 @@ class Call(Generic[T]):
         """
         self._services.loop.refuse_own_thread()
         waiter = Waiter()
-        with Interrupts(waiter.queue) as interrupts:
+        with Interrupts(waiter.queue) as interrupts, self._services.loop.places.blocked(waiter, self):
             self._listeners.append(partial(self._wake, waiter))
             try:
                 while not self._has_room():
@@ -182,10 +186,11 @@ class Call(Generic[T]):
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         try:
-            with Interrupts():
-                self._begin()
-            with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED)):
-                await future
+            with self._services.loop.places.awaited(self._services.loop.tell, self):
+                with Interrupts():
+                    self._begin()
+                with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED)):
+                    await future
         except BaseException as error:
             with Interrupts():
                 self._abandon(error)
@@ -232,7 +237,9 @@ class Call(Generic[T]):
             waiter = Waiter()
             self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
-            if not waiter.wait(None if end is None else _at(end)):
+            with self._services.loop.places.blocked(waiter, self):
+                is_over = waiter.wait(None if end is None else _at(end))
+            if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
         return self._outcome()
 
@@ -249,7 +256,10 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with self._services.loop.awaiting.entered(_nothing):
+            with (
+                self._services.loop.awaiting.entered(_nothing),
+                self._services.loop.places.awaited(self._services.loop.tell, self),
+            ):
                 await future
         return self._outcome()
 
@@ -264,8 +274,31 @@ class Call(Generic[T]):
             return self._give_up("the user cancelled it", error)
 
     def deadline(self) -> float:
-        """When it is given up, on `time.monotonic`'s clock; progress moves it."""
-        return min(self._heard + self.options.timeout, self.started + self.options.max_timeout)
+        """When it is given up, on `time.monotonic`'s clock; progress moves it.
+
+        While the host owes the server an answer the clock stands still: then it is to be asked again, soon.
+        """
+        if self._owing:
+            return time.monotonic() + _OWING_POLL
+        return min(self._heard + self.options.timeout, self.started + self._owed + self.options.max_timeout)
+
+    @contextlib.contextmanager
+    def owing(self) -> Generator[None]:
+        """While the host owes the server an answer, on the background loop: the call's clock stands still."""
+        if not self._owing:
+            self._owing_since = time.monotonic()
+        self._owing += 1
+        try:
+            yield
+        finally:
+            self._heard = time.monotonic()
+            if self._owing == 1:
+                self._owed += self._heard - self._owing_since
+            self._owing -= 1
+
+    def is_at(self, slot: Slot) -> bool:
+        """Whether that is its request on the wire."""
+        return slot is self._slot
 
     # -- one life -----------------------------------------------------------------------------------------------------
 
@@ -335,7 +368,7 @@ class Call(Generic[T]):
         self._give_up("no answer in time", self._timed_out())
 
     def _timed_out(self) -> CallTimeout:
-        total = time.monotonic() - self.started
+        total = time.monotonic() - self.started - self._owed
         if total >= self.options.max_timeout:
             return CallTimeout(f"no answer within {self.options.max_timeout:g} s", hint="give it longer: timeout=…")
         silence = "and no progress " if self.progress else ""

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import UnknownName
 from ipymcp.protocol.eras import Identity
+from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
 from ipymcp.runtime.events import Events
+from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.server import ServerSession, Services, State, Timing
+from ipymcp.runtime.server import ServerSession
+from ipymcp.runtime.services import Services, Timing
+from ipymcp.runtime.states import State
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -56,6 +60,8 @@ class Host:
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
         self._calls = CallServices(self.loop, self.handlers, self.running)
+        self.desk = Desk(self.loop.places)
+        self.answers = Answers(self.folder, self.handlers, self.desk)
         self._services = Services(
             loop=self.loop,
             reaper=self._reaper,
@@ -64,6 +70,9 @@ class Host:
             folder=self.folder,
             max_starting=max(8, 2 * (os.cpu_count() or 1)),
             timing=timing or Timing(),
+            desk=self.desk,
+            answers=self.answers,
+            running=self.running,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)

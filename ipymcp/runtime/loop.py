@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import LoopError
 from ipymcp.runtime.awaiting import Awaiting
+from ipymcp.runtime.places import Places
 from ipymcp.runtime.waiting import Interrupts, Waiter
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class BackgroundLoop:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.awaiting = Awaiting(self)
         """Entered round every await, on another loop, of something of this one's."""
+        self.places = Places()
+        """Where somebody waits for something of this one's."""
         self._watchers: tuple[Callable[[], bool], ...] = (self.awaiting.wake,)
         self._parcels: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
         self._pulsing = False
@@ -101,7 +104,7 @@ class BackgroundLoop:
             LoopError: Called on the loop's own thread.
         """
         waiter = waiter or Waiter()
-        with Interrupts(waiter.queue) as interrupts:
+        with Interrupts(waiter.queue) as interrupts, self.places.blocked(waiter):
             try:
                 self.refuse_own_thread()
                 future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
@@ -121,9 +124,10 @@ class BackgroundLoop:
         here = asyncio.get_running_loop()
         if here is self._loop:
             return await coroutine
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        with self.awaiting.entered(future.cancel):
-            return await asyncio.wrap_future(future)
+        with self.places.awaited(self.tell):
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            with self.awaiting.entered(future.cancel):
+                return await asyncio.wrap_future(future)
 
     def watch(self, watcher: Callable[[], bool]) -> None:
         """Have a function called at every beat; the beat goes on as long as it returns true."""

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import time
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
@@ -27,89 +24,24 @@ from ipymcp.errors import (
     ServerStopped,
     StartError,
 )
-from ipymcp.protocol.client import Client
-from ipymcp.protocol.inputs import NoAnswers
-from ipymcp.protocol.jsontypes import is_object
-from ipymcp.protocol.transports.process import Grace
-from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calls import CallOptions
-from ipymcp.runtime.environment import forgotten_variable, launch
-from ipymcp.runtime.events import Events, ServerChanged, ToolsChanged
+from ipymcp.runtime.environment import forgotten_variable
+from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.logs import RollingLog
+from ipymcp.runtime.opening import Opener
+from ipymcp.runtime.refresh import hold_subscription, keep_fresh
+from ipymcp.runtime.states import State
 
 if TYPE_CHECKING:
-    from msgspec import Raw
-
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.protocol.eras import Identity
-    from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.protocol.client import Client
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.catalog import Catalog
-    from ipymcp.runtime.loop import BackgroundLoop
-    from ipymcp.runtime.reaper import Reaper
+    from ipymcp.runtime.link import Link
+    from ipymcp.runtime.services import Services
 
-__all__ = ["ServerSession", "Services", "State", "Timing"]
-
-_DOWNLOADERS = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "docker", "podman", "pipx"})
-
-
-class State(StrEnum):
-    """Where a server is in its life."""
-
-    DISABLED = "disabled"
-    STOPPED = "stopped"
-    STARTING = "starting"
-    READY = "ready"
-    RESTARTING = "restarting"
-    ERROR = "error"
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether it will be another soon, by itself."""
-        return self in (State.STARTING, State.RESTARTING)
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How patient a host is with its servers, in seconds."""
-
-    retries: tuple[float, ...] = (1.0, 2.0, 4.0)
-    """The waits before a server that failed or died is started again."""
-    healthy_after: float = 30.0
-    """A server that dies later than this is not one that keeps dying: its retries begin anew."""
-    download_hint: float = 10.0
-    refresh: float = 0.25
-    """Between a change of the tool list and asking for it; it doubles, up to `slowest_refresh`, in a flood of them."""
-    slowest_refresh: float = 4.0
-    listen_again: float = 1.0
-    """Before a subscription that the server ended is taken again; it doubles, up to a minute, if that happens again."""
-    grace: Grace = field(default_factory=Grace)
-
-
-@dataclass
-class Services:
-    """What all sessions of a host share."""
-
-    loop: BackgroundLoop
-    reaper: Reaper
-    events: Events
-    identity: Identity
-    folder: str
-    """Where servers run unless their definition says otherwise."""
-    max_starting: int
-    timing: Timing
-    eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
-    """The era each definition answered in, by its digest."""
-    _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
-
-    @property
-    def starts(self) -> asyncio.Semaphore:
-        """Holds back the servers that start at once; belongs to the loop, which is another after a `close`."""
-        loop = asyncio.get_running_loop()
-        if self._starts is None or self._starts[0] is not loop:
-            self._starts = loop, asyncio.Semaphore(self.max_starting)
-        return self._starts[1]
+__all__ = ["ServerSession"]
 
 
 class ServerSession:
@@ -135,9 +67,9 @@ class ServerSession:
         self.calls = 0
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self._services = services
-        self._link: _Link | None = None
-        self._links = itertools.count(1)
+        self._link: Link | None = None
         self._log_start = 0
+        self._opener = Opener(self, services)
         self._owner: asyncio.Task[None] | None = None
         self._changed: asyncio.Future[None] | None = None
         self._predecessor: ServerSession | None = None
@@ -222,8 +154,8 @@ class ServerSession:
         error.server = error.server or self.name
         if isinstance(error, ServerError) and not isinstance(error, CommandNotFound) and not error.stderr:
             error.stderr = self.log.last_words(since=self._log_start)
-            transport = self._link.transport if self._link else None
-            error.exit_code = error.exit_code if error.exit_code is not None else (transport and transport.exit_code)
+            if error.exit_code is None and self._link is not None:
+                error.exit_code = self._link.transport.exit_code
             if error.stderr and not isinstance(error, ProtocolError):
                 error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
             if error.hint is None:
@@ -267,7 +199,7 @@ class ServerSession:
         while True:
             try:
                 async with self._services.starts:
-                    link = await self._connect()
+                    link = await self._opener.connect()
             except McpError as error:
                 failure = self.explain(_start_failure(error))
                 retry = isinstance(error, (ConnectionLost, RpcError))
@@ -294,13 +226,14 @@ class ServerSession:
             self._move(State.RESTARTING, detail)
             await asyncio.sleep(delay)
 
-    async def _live(self, link: _Link) -> str:
+    async def _live(self, link: Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
         self.client = link.client
         self._move(State.READY)
-        tasks = [self._services.loop.spawn(self._keep_fresh(link), f"ipymcp-refresh-{self.name}")]
+        timing = self._services.timing
+        tasks = [self._services.loop.spawn(keep_fresh(self, link, timing), f"ipymcp-refresh-{self.name}")]
         if link.subscription is not None:
-            listening = self._subscribe(link, link.subscription)
+            listening = hold_subscription(self, link, link.subscription, timing)
             tasks.append(self._services.loop.spawn(listening, f"ipymcp-listen-{self.name}"))
         try:
             return await link.ended
@@ -308,70 +241,15 @@ class ServerSession:
             for task in tasks:
                 task.cancel()
 
-    async def _connect(self) -> _Link:
-        """One start: the process, the protocol, the tools."""
-        if self.definition.command is None:
-            raise StartError("is a remote server, which ipymcp does not reach yet", hint="load one that has a command")
-        digest = self.definition.digest()
-        if self.definition.era != "auto":
-            return await self._open(self.definition.era)
-        link = None
-        remembered = self._services.eras.pop(digest, None)
-        if remembered is not None:
-            try:
-                link = await self._open(remembered)
-            except (ConnectionLost, ProtocolError, RpcError) as error:
-                self.log.add("host", "info", f"it does not answer as it did before ({error.message}); asking anew")
-        if link is None:
-            link = await self._find_out()
-        if link.client.era_was_answered:
-            self._services.eras[digest] = "modern" if link.client.era.kind == "stateless" else "legacy"
-        return link
+    # -- for the connection -------------------------------------------------------------------------------------------
 
-    async def _find_out(self) -> _Link:
-        """Ask which era it speaks; one that dies of the question is started once more without it."""
-        try:
-            return await self._open("auto")
-        except ConnectionLost:
-            self.log.add("host", "info", "it ended on the question which era it speaks; asking for the handshake only")
-            return await self._open("legacy")
-
-    async def _open(self, era: EraChoice) -> _Link:
-        seconds = self.definition.start_timeout
-        transport = StdioTransport(
-            launch(self.definition, self._services.folder),
-            self._services.reaper,
-            limit=self.definition.max_result_bytes,
-            grace=self._services.timing.grace,
-        )
-        link = _Link(self, transport, next(self._links), self._services.identity)
+    def use(self, link: Link) -> None:
+        """From now on this is its connection, still to be opened."""
         self._link = link
         self._log_start = self.log.total
-        hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)
-        try:
-            async with asyncio.timeout(seconds):
-                await link.client.open(era)
-                if link.client.era.kind == "stateless" and _announces_tools(link.client):
-                    link.subscription = link.client.listen()  # before the list is read: no change falls between
-                self._adopt(await link.client.list_tools(timeout=seconds))
-        except TimeoutError as error:
-            await link.client.aclose("the start failed")
-            raise StartError(f"did not answer within {seconds:g} s") from error
-        except BaseException:
-            await link.client.aclose("the start failed")
-            raise
-        finally:
-            hint.cancel()
-        return link
 
-    def _suspect_download(self) -> None:
-        program = (self.definition.command or "").rpartition("/")[2]
-        if self.state.is_moving and program in _DOWNLOADERS:
-            self._tell("still starting; downloading?")
-
-    # -- the catalog --------------------------------------------------------------------------------------------------
-
-    def _adopt(self, definitions: list[ToolDefinition]) -> None:
+    def adopt(self, definitions: list[ToolDefinition]) -> None:
+        """These are its tools now."""
         old = self.catalog
         new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
@@ -385,44 +263,6 @@ class ServerSession:
             )
         self._services.events.emit(ToolsChanged(self.name, added, removed))
 
-    async def _keep_fresh(self, link: _Link) -> None:
-        """Ask for the tools again when they changed, once for a flood of notices."""
-        timing = self._services.timing
-        pause, refreshed = timing.refresh, float("-inf")
-        while True:
-            await link.tools_dirty.wait()
-            is_flood = time.monotonic() - refreshed < pause
-            pause = min(pause * 2, timing.slowest_refresh) if is_flood else timing.refresh
-            await asyncio.sleep(pause)
-            link.tools_dirty.clear()
-            try:
-                self._adopt(await link.client.list_tools(timeout=self.definition.timeout))
-            except ConnectionLost:
-                return
-            except McpError as error:
-                self.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
-            refreshed = time.monotonic()
-
-    async def _subscribe(self, link: _Link, subscription: asyncio.Future[Raw]) -> None:
-        """Stateless era: hold a subscription, and take it again when the server ends it."""
-        timing = self._services.timing
-        delay = timing.listen_again
-        while True:
-            begun = time.monotonic()
-            try:
-                await subscription
-            except RpcError as error:
-                self.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
-                return
-            except ConnectionLost:
-                pass
-            if time.monotonic() - begun >= timing.healthy_after:
-                delay = timing.listen_again
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 60.0)
-            subscription = link.client.listen()
-            link.tools_dirty.set()
-
     def disconnected(self, client: Client, reason: str) -> None:
         """Its server has just gone; what is to be done about it the owner task decides."""
         if self.client is client:
@@ -433,58 +273,18 @@ class ServerSession:
 
     def _move(self, state: State, detail: str = "") -> None:
         self.state = state
-        self._tell(detail)
+        self.tell(detail)
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
         self._changed = None
 
-    def _tell(self, detail: str) -> None:
+    def tell(self, detail: str) -> None:
+        """News of the state it is in."""
         if not self._is_replaced:
             self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
-
-
-class _Link:
-    """One connection of a session, and what it hears."""
-
-    def __init__(self, session: ServerSession, transport: StdioTransport, number: int, identity: Identity) -> None:
-        self.transport = transport
-        self.client = Client(transport, self, identity, NoAnswers(), tag=f"{session.name}#{number}")
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.tools_dirty = asyncio.Event()
-        self.subscription: asyncio.Future[Raw] | None = None
-        self._session = session
-        self._log = session.log
-
-    def tools_changed(self) -> None:
-        self.tools_dirty.set()
-
-    def log(self, level: str, text: str) -> None:
-        self._log.add("server", level, text)
-
-    def noise(self, text: str) -> None:
-        self._log.add("host", "warning", text)
-
-    def stderr(self, lines: list[str]) -> None:
-        self._log.add_stderr(lines)
-
-    def unreachable(self, reason: str) -> None:
-        self._log.add("host", "warning", reason)
-
-    def wants_handshake(self, reason: str) -> None:
-        self._log.add("host", "warning", reason)
-
-    def lost(self, reason: str) -> None:
-        self._session.disconnected(self.client, reason)
-        if not self.ended.done():
-            self.ended.set_result(reason)
 
 
 def _start_failure(error: McpError) -> McpError:
     if isinstance(error, (StartError, ProtocolError)):
         return error
     return StartError(f"did not start: {error.message}", hint=error.hint)
-
-
-def _announces_tools(client: Client) -> bool:
-    tools = client.capabilities.get("tools")
-    return is_object(tools) and bool(tools.get("listChanged"))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import Filters, is_named
 from ipymcp.runtime.names import nearest
-from ipymcp.runtime.server import State
+from ipymcp.runtime.states import State
 from ipymcp.tools.asked import gather
+from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
 from ipymcp.tools.tool import ToolFactory
@@ -36,6 +37,7 @@ class Mcp(Live):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        host.desk.interaction = Prompts()
         self._filters = Filters()
         self._factory = ToolFactory(host, self._filters.check)
 

@@ -12,7 +12,7 @@ import pytest
 
 import ipymcp
 from ipymcp import errors
-from ipymcp.runtime.server import Timing
+from ipymcp.runtime.services import Timing
 from tests.bad_servers import (
     PATIENCE,
     News,

@@ -16,7 +16,7 @@ from ipymcp import errors
 from ipymcp.protocol.transports.process import Grace
 from ipymcp.runtime import calls as runtime_calls
 from ipymcp.runtime.events import ToolsChanged
-from ipymcp.runtime.server import Timing
+from ipymcp.runtime.services import Timing
 from tests import environments, processes
 from tests.bad_servers import (
     PATIENCE,

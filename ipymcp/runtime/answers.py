@@ -1,0 +1,109 @@
+"""What the host answers servers with: functions the user registered, and the folders that servers may look at."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import ConfigError
+from ipymcp.runtime.interaction import Errand
+from ipymcp.runtime.nested import run_nested
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ipymcp.runtime.interaction import Desk
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.nested import NestedMode
+
+__all__ = ["Answers", "as_root"]
+
+
+class Answers:
+    """What the user has set for all servers of a host.
+
+    Args:
+        folder: The notebook's: the root, unless told otherwise.
+        handlers: The loop that the user's own functions run on.
+        desk: Knows where the user waits.
+    """
+
+    def __init__(self, folder: str, handlers: BackgroundLoop, desk: Desk) -> None:
+        self._handlers = handlers
+        self._desk = desk
+        self.sampling: Callable[[Any], Any] | None = None
+        """Answers a server that asks for a model's words; without one, sampling is not declared."""
+        self.elicitation: Callable[[Any], Any] | None = None
+        """Answers a server's questions instead of the user."""
+        self.roots: list[dict[str, str]] = [as_root(folder)]
+        """The folders servers may look at, as the protocol has them."""
+        self.nested_loop: NestedMode = "off"
+        """Where the user's coroutines run: on a loop of ours, or on the caller's, nested where that is blocked."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What to declare, as `ClientCapabilities`."""
+        declared: dict[str, Any] = {"roots": {"listChanged": True}}
+        if self.elicitation is not None or self._desk.interaction is not None:
+            declared["elicitation"] = {"form": {}, "url": {}}
+        if self.sampling is not None:
+            declared["sampling"] = {}
+        return declared
+
+    async def run(self, function: Callable[[Any], Any], argument: object, subject: object = None) -> Any:
+        """Call one of the user's functions, on the background loop; a coroutine function runs on a loop of its own.
+
+        Args:
+            function: Takes the argument.
+            argument: What it is to answer.
+            subject: The call it belongs to, where that is known.
+
+        Raises:
+            Exception: Whatever it raises.
+        """
+        if not _is_async(function):
+            return await self._on_handlers(asyncio.to_thread(function, argument))
+        place = self._desk.place(subject) if self.nested_loop != "off" else None
+        if place is None or place.loop is None:
+            return await self._on_handlers(function(argument))
+        if not place.is_blocked:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(argument), place.loop))
+        errand = Errand[Any](lambda: run_nested(function(argument)), None)
+        place.post(errand.run, errand.give_up)
+        return await errand.outcome
+
+    async def _on_handlers(self, coroutine: Any) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._handlers.loop))
+
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
+        """Other folders than before.
+
+        Raises:
+            ConfigError: One is no folder or `file://` address.
+        """
+        self.roots = [as_root(root) for root in roots]
+
+
+def as_root(root: str | os.PathLike[str] | Mapping[str, str]) -> dict[str, str]:
+    """A folder as the protocol has it: from a path, a `file://` address, or a mapping with `uri` and `name`.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    hint = "give paths, or {'uri': 'file:///…', 'name': '…'}"
+    if isinstance(root, (str, os.PathLike)):
+        text = os.fspath(root)
+        if not text.startswith("file://"):
+            path = Path(os.path.abspath(os.path.expanduser(text)))
+            return {"uri": path.as_uri(), "name": path.name or str(path)}
+        return {"uri": text, "name": text.rstrip("/").rpartition("/")[2]}
+    uri, name = root.get("uri"), root.get("name")
+    if not isinstance(uri, str) or not uri.startswith("file://"):
+        raise ConfigError(f"a root's uri begins with file://, got {uri!r}", hint=hint)
+    return {"uri": uri, "name": name} if name else {"uri": uri}
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,206 @@
+"""Asking the user: the questions there are, the one who asks them, and the desk that finds where the user waits.
+
+A question is asked where somebody waits: in the thread of a call, in the task that awaits one, in a `%mcp load`. One
+that names no call goes to the oldest wait there is, the main thread's first. Where nobody waits, or nobody can answer
+(a notebook that is executed by a program), it is cancelled at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ipymcp.runtime.places import Place, Places
+
+__all__ = [
+    "CANCELLED",
+    "Answer",
+    "Desk",
+    "Errand",
+    "FormQuestion",
+    "Interaction",
+    "LoginQuestion",
+    "Redirected",
+    "UrlQuestion",
+]
+
+T = TypeVar("T")
+Action = Literal["accept", "decline", "cancel"]
+
+
+@dataclass(frozen=True, slots=True)
+class FormQuestion:
+    """A server wants some values (elicitation, form mode)."""
+
+    server: str
+    tool: str | None
+    """The tool whose call asks, where that is known."""
+    message: str
+    """The server's words, as it sent them."""
+    schema: Mapping[str, Any]
+    """The object it wants, as JSON Schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class UrlQuestion:
+    """A server wants the user to visit an address (elicitation, URL mode)."""
+
+    server: str
+    tool: str | None
+    message: str
+    url: str
+
+
+class Redirected(Protocol):
+    """Knows whether a browser has come back from a login."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most so many seconds for that; whether it has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoginQuestion:
+    """A server wants the user to log in, in a browser."""
+
+    server: str
+    url: str
+    """Where to log in."""
+    domain: str
+    """Of that address."""
+    scopes: tuple[str, ...]
+    """What the server will be allowed to do."""
+    redirected: Redirected | None
+    """Where the browser comes back; None if only the user can say where it went."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the user answered to a server's question."""
+
+    action: Action
+    content: dict[str, Any] | None = None
+    """The values, with `accept` of a form."""
+    note: str = ""
+    """Why it was not asked, for the server's log."""
+
+
+CANCELLED = Answer("cancel")
+
+
+class Interaction(Protocol):
+    """Asks the user. Each method but `can_ask` is called where the user waits, and blocks until there is an answer."""
+
+    def can_ask(self) -> bool:
+        """Whether anybody could answer now; from any thread, at once."""
+        ...
+
+    def fill(self, question: FormQuestion) -> Answer:
+        """Have a form filled."""
+        ...
+
+    def visit(self, question: UrlQuestion) -> Answer:
+        """Have an address visited; `accept` says that the user agrees, not that it is done."""
+        ...
+
+    def login(self, question: LoginQuestion) -> str | None:
+        """Have the user log in.
+
+        Returns:
+            The empty string once the browser has come back, the address it went to if the user gave that, or None if
+            the user refuses or nobody can answer.
+        """
+        ...
+
+
+class Desk:
+    """Brings questions to where the user waits, one at a time.
+
+    Args:
+        places: Who waits now.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.interaction: Interaction | None = None
+        """Who asks; without one every question is cancelled."""
+        self._places = places
+        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    async def ask(self, question: Callable[[Interaction], T], otherwise: T, subject: object = None) -> T:
+        """Ask, on the background loop.
+
+        Args:
+            question: Asks it, where the user waits.
+            otherwise: The answer where nobody can be asked, or the user stops waiting.
+            subject: The call it belongs to, where that is known.
+        """
+        async with self._one_at_a_time():
+            interaction = self.interaction
+            place = self.place(subject)
+            if interaction is None or place is None or not interaction.can_ask():
+                return otherwise
+            errand = Errand(lambda: question(interaction), otherwise)
+            place.post(errand.run, errand.give_up)
+            return await errand.outcome
+
+    def place(self, subject: object = None) -> Place | None:
+        """Where a question is asked: where its call is waited for, else the first place there is."""
+        places = list(self._places)
+        own = (place for place in places if subject is not None and place.subject is subject)
+        return next(own, places[0] if places else None)
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._lock[0] is not loop:
+            self._lock = loop, asyncio.Lock()
+        return self._lock[1]
+
+
+class Errand(Generic[T]):
+    """Something done in another thread, with the outcome awaited on the loop that this is made on.
+
+    Args:
+        function: What to do.
+        otherwise: The outcome if it is never done, or interrupted.
+    """
+
+    def __init__(self, function: Callable[[], T], otherwise: T) -> None:
+        self._function = function
+        self._otherwise = otherwise
+        self._loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[T] = self._loop.create_future()
+        """What it came to."""
+
+    def run(self) -> None:
+        """Do it, here. What it raises is the outcome; an interrupt is raised here as well."""
+        if self.outcome.done():
+            return
+        try:
+            value = self._function()
+        except Exception as error:
+            self._settle(self._fail, error)
+        except BaseException:
+            self.give_up()
+            raise
+        else:
+            self._settle(self._succeed, value)
+
+    def give_up(self) -> None:
+        """It will not be done any more, or nobody cares; from any thread."""
+        self._settle(self._succeed, self._otherwise)
+
+    def _settle(self, settle: Callable[[Any], None], value: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(settle, value)
+
+    def _succeed(self, value: T) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(value)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.outcome.done():
+            self.outcome.set_exception(error)

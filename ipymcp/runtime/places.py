@@ -1,0 +1,138 @@
+"""Where the user waits for us, and can be asked something meanwhile: a thread that blocks, a task that awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import itertools
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.runtime.waiting import get_signal, set_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from typing import TypeAlias
+
+    from ipymcp.runtime.waiting import Waiter
+
+    Errand: TypeAlias = Callable[[], None]
+
+__all__ = ["Place", "Places", "interruptible"]
+
+
+class Places:
+    """All who wait now."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Place] = {}
+        self._numbers = itertools.count()
+
+    def __iter__(self) -> Iterator[Place]:
+        """Those of the main thread first, then the longest waiting."""
+        return iter(sorted(self.known.values(), key=lambda place: not place.is_main))
+
+    def blocked(self, waiter: Waiter, subject: object = None) -> Place:
+        """To be entered round the wait of a thread, in that thread.
+
+        Args:
+            waiter: With which it waits.
+            subject: What it waits for, if that is a call.
+        """
+        return Place(self, next(self._numbers), waiter.put, subject, asyncio._get_running_loop(), True)
+
+    def awaited(self, tell: Callable[[asyncio.AbstractEventLoop, Errand], None], subject: object = None) -> Place:
+        """To be entered round an await, in the task that awaits.
+
+        Args:
+            tell: Has a function run on a foreign loop.
+            subject: What it waits for, if that is a call.
+        """
+        loop, task, context = asyncio.get_running_loop(), asyncio.current_task(), contextvars.copy_context()
+
+        def put(function: Errand) -> None:
+            tell(loop, lambda: context.run(_in_task, task, function))
+
+        return Place(self, next(self._numbers), put, subject, loop, False)
+
+
+class Place:
+    """One thread or task that waits; made by `Places`, and entered for as long as it does."""
+
+    __slots__ = ("_give_up", "_left", "_number", "_places", "_put", "is_blocked", "is_main", "loop", "subject")
+
+    def __init__(
+        self,
+        places: Places,
+        number: int,
+        put: Callable[[Errand], None],
+        subject: object,
+        loop: asyncio.AbstractEventLoop | None,
+        is_blocked: bool,
+    ) -> None:
+        self._places = places
+        self._number = number
+        self._put = put
+        self._give_up: list[Errand] = []
+        self._left = False
+        self.subject = subject
+        """The call that is waited for, if it is one."""
+        self.loop = loop
+        """The loop of that thread, if one runs there."""
+        self.is_blocked = is_blocked
+        """Whether that loop stands still meanwhile."""
+        self.is_main = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> Place:
+        self._places.known[self._number] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._places.known[self._number]
+        self._left = True
+        while self._give_up:
+            self._give_up.pop(0)()
+
+    def post(self, errand: Errand, give_up: Errand) -> None:
+        """Have something done here, soon; from any thread.
+
+        Args:
+            errand: What.
+            give_up: Called when the waiting ends, which may be before, during or after it.
+        """
+        self._give_up.append(give_up)
+        self._put(errand)
+        if self._left:
+            give_up()
+
+
+def _in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
+    """Run it as if the task did: an interrupt cancels the task, as the kernel's own handler would.
+
+    Raised through a loop's callback, `KeyboardInterrupt` would end the loop, which is the kernel's.
+    """
+    try:
+        with interruptible():
+            function()
+    except KeyboardInterrupt:
+        if task is not None:
+            task.cancel()
+
+
+@contextlib.contextmanager
+def interruptible() -> Generator[None]:
+    """Have SIGINT raise `KeyboardInterrupt` where the main thread stands, whatever it would do now."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = get_signal(signal.SIGINT)
+    if previous is None:  # not set from Python: not ours to replace
+        yield
+        return
+    set_signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        set_signal(signal.SIGINT, previous)

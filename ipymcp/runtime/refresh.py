@@ -1,0 +1,68 @@
+"""Keeping a ready server's catalog what the server has, in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import ConnectionLost, McpError, RpcError
+from ipymcp.protocol.jsontypes import is_object
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from ipymcp.protocol.client import Client
+    from ipymcp.runtime.link import Link
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.runtime.services import Timing
+
+__all__ = ["announces_tools", "hold_subscription", "keep_fresh"]
+
+_SLOWEST_LISTENING = 60.0
+
+
+def announces_tools(client: Client) -> bool:
+    """Whether the server says that it tells of changes of its tools."""
+    tools = client.capabilities.get("tools")
+    return is_object(tools) and bool(tools.get("listChanged"))
+
+
+async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None:
+    """Ask for the tools again when they changed, once for a flood of notices."""
+    pause, refreshed = timing.refresh, float("-inf")
+    while True:
+        await link.tools_dirty.wait()
+        is_flood = time.monotonic() - refreshed < pause
+        pause = min(pause * 2, timing.slowest_refresh) if is_flood else timing.refresh
+        await asyncio.sleep(pause)
+        link.tools_dirty.clear()
+        try:
+            session.adopt(await link.client.list_tools(timeout=session.definition.timeout))
+        except ConnectionLost:
+            return
+        except McpError as error:
+            session.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
+        refreshed = time.monotonic()
+
+
+async def hold_subscription(
+    session: ServerSession, link: Link, subscription: asyncio.Future[Raw], timing: Timing
+) -> None:
+    """Stateless era: hold a subscription, and take it again when the server ends it."""
+    delay = timing.listen_again
+    while True:
+        begun = time.monotonic()
+        try:
+            await subscription
+        except RpcError as error:
+            session.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
+            return
+        except ConnectionLost:
+            pass
+        if time.monotonic() - begun >= timing.healthy_after:
+            delay = timing.listen_again
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, _SLOWEST_LISTENING)
+        subscription = link.client.listen()
+        link.tools_dirty.set()

@@ -1,0 +1,69 @@
+"""What the sessions of a host share, and how patient they are."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ipymcp.protocol.transports.process import Grace
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ipymcp.protocol.eras import Identity
+    from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.runtime.answers import Answers
+    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.events import Events
+    from ipymcp.runtime.interaction import Desk
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.reaper import Reaper
+
+__all__ = ["Services", "Timing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How patient a host is with its servers, in seconds."""
+
+    retries: tuple[float, ...] = (1.0, 2.0, 4.0)
+    """The waits before a server that failed or died is started again."""
+    healthy_after: float = 30.0
+    """A server that dies later than this is not one that keeps dying: its retries begin anew."""
+    download_hint: float = 10.0
+    refresh: float = 0.25
+    """Between a change of the tool list and asking for it; it doubles, up to `slowest_refresh`, in a flood of them."""
+    slowest_refresh: float = 4.0
+    listen_again: float = 1.0
+    """Before a subscription that the server ended is taken again; it doubles, up to a minute, if that happens again."""
+    grace: Grace = field(default_factory=Grace)
+
+
+@dataclass
+class Services:
+    """What all sessions of a host share."""
+
+    loop: BackgroundLoop
+    reaper: Reaper
+    events: Events
+    identity: Identity
+    folder: str
+    """Where servers run unless their definition says otherwise."""
+    max_starting: int
+    timing: Timing
+    desk: Desk
+    answers: Answers
+    running: dict[int, Call[Any]]
+    """The calls now in progress, of all sessions."""
+    eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
+    """The era each definition answered in, by its digest."""
+    _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    @property
+    def starts(self) -> asyncio.Semaphore:
+        """Holds back the servers that start at once; belongs to the loop, which is another after a `close`."""
+        loop = asyncio.get_running_loop()
+        if self._starts is None or self._starts[0] is not loop:
+            self._starts = loop, asyncio.Semaphore(self.max_starting)
+        return self._starts[1]
