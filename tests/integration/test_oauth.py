@@ -407,7 +407,8 @@ def test_a_server_with_a_401_and_nothing_else() -> None:
         error = refused(server)
     assert error.message == f"the server on {server.origin[7:]} wants a login, and says nowhere how to log in"
     assert error.hint == (
-        'if it wants a token or a key, give it by "headers", such as {"Authorization": "Bearer ${TOKEN}"}'
+        "if it wants a token or a key, load it with --header 'Authorization: Bearer ${TOKEN}', "
+        "or headers in its definition"
     )
 
 
