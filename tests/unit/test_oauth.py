@@ -516,9 +516,3 @@ def test_the_store_keeps_registrations_by_issuer_and_redirect_uri_and_finds_the_
         assert await store.tokens(one) is None
 
     asyncio.run(check())
-
-
-def test_a_grant_without_a_user_names_its_extension() -> None:
-    assert OAuthSettings().extension is None
-    assert OAuthSettings(grant="client_credentials").extension == "io.modelcontextprotocol/oauth-client-credentials"
-    assert OAuthSettings(grant="enterprise").extension == "io.modelcontextprotocol/enterprise-managed-authorization"
