@@ -30,7 +30,9 @@ class Row:
     """Why it is not as it should be; empty if it is."""
 
     def __str__(self) -> str:
-        counts = f"{self.tools:3} tools {self.resources:4} resources {self.templates:2} templates {self.prompts:2} prompts"
+        counts = (
+            f"{self.tools:3} tools {self.resources:4} resources {self.templates:2} templates {self.prompts:2} prompts"
+        )
         verdict = f"FAILED: {self.problem}" if self.problem else self.outcome
         return f"{self.candidate.package:<48} {self.candidate.transport:<5} {self.era:<10} {counts}  {verdict}"
 
