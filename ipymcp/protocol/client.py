@@ -127,8 +127,10 @@ class Client:
             self._peer.intercept = self.continuations.intercept
 
     async def shake_hands(self) -> None:
-        """Open the session anew, in the handshake era."""
+        """Open the session anew, in the handshake era: the server has forgotten it, and may be another by now."""
+        self._serving.withdraw_all()
         await self._settle("legacy")
+        self._listener.tools_changed()
 
     async def _settle(self, era: EraChoice) -> None:
         settled = await negotiate(self._ask, self._identity, self._answers.declared, era)
@@ -191,10 +193,9 @@ class Client:
         tools = (await list_all(self, TOOLS, timeout=timeout)).items
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        invalid: set[str] = set()
-        for tool, reason in self._headers.learn(tools):
-            self._listener.noise(f"the tool {tool.name} left out: {reason}")
-            invalid.add(tool.name)
+        invalid = self._headers.learn(tools)
+        for name, reason in invalid.items():
+            self._listener.noise(f"the tool {name} left out: {reason}")
         return [tool for tool in tools if tool.name not in invalid]
 
     def call_tool(self, slot: Slot, name: str, arguments: bytes) -> None:
