@@ -188,7 +188,7 @@ class Client:
         """Ask something cheap, to see that the server is there. Raises as `request` does."""
         await self.request("server/discover" if self.era.kind == "stateless" else "ping", timeout=timeout)
 
-    async def list_tools(self, *, timeout: float) -> list[wire.ToolDefinition]:
+    async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
         """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
         tools = (await list_all(self, TOOLS, timeout=timeout)).items
         if not self._transport.uses_headers or self.era.kind == "handshake":

@@ -35,6 +35,8 @@ class Link:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the reason."""
         self.tools_dirty = asyncio.Event()
+        self.check_soon = asyncio.Event()
+        """Something happened that makes the next look at the server due sooner."""
         self.subscription: Listening | None = None
         """Stateless era: what announces changes of lists."""
         self.offers = Offers(session, self.client)
@@ -72,11 +74,14 @@ class Link:
 
     def unreachable(self, reason: str) -> None:
         """No connection could be made just now."""
-        self._log.add("host", "warning", reason)
+        if self._session.client is self.client:
+            self._session.lose_sight(reason)
+        else:
+            self._log.add("host", "warning", reason)
 
     def wants_handshake(self, reason: str) -> None:
         """The session is to be opened anew, by the handshake."""
-        self._log.add("host", "warning", reason)
+        self._session.reopen(self, reason)
 
     def lost(self, reason: str) -> None:
         """The connection is over."""
