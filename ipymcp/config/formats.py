@@ -1,6 +1,6 @@
 """The shapes of config documents: what each host writes, read as `ServerDefinition`s.
 
-Now one: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}}}}`.
+Now one: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}}, NAME: {"url": …, "headers": {…}}}}`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from ipymcp.config.auth import auth
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.values import Entry, found
 from ipymcp.errors import ConfigError
@@ -86,6 +87,7 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         cwd=entry.text("cwd", hint="write a folder's path"),
         url=url,
         headers=entry.table("headers", hint=_TABLE),
+        auth=auth(entry),
         transport=_transport(entry, command, url),
         era=cast("Era", entry.choice("era", ("auto", "legacy", "modern")) or "auto"),
         timeout=timeout,
@@ -95,6 +97,7 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         inherit_env=_inherit_env(entry),
         max_result_bytes=entry.size("max_result_bytes", 64_000_000),
         disabled=entry.flag("disabled", default=False),
+        health_interval=entry.seconds("health_interval", 60.0),
         log_lines=entry.size("log_lines", 1000, of="lines"),
         origin=origin,
         base=base,

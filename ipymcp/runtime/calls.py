@@ -341,6 +341,7 @@ class Call(Generic[T]):
     def _deliver(self, progress: Progress | None) -> None:
         if progress is None:
             self._finish()
+            self.session.answered(self._slot.error)
         else:
             self.progress = progress
             self._heard = time.monotonic()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import itertools
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.errors import UnknownName
+from ipymcp.errors import ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
+    from ipymcp.protocol.client import Client
+    from ipymcp.protocol.oauth.store import TokenStore
     from ipymcp.runtime.catalog import ToolEntry
 
 __all__ = ["Host"]
@@ -46,9 +49,12 @@ class Host:
     Args:
         folder: Where servers run unless their definition says otherwise; the working folder by default.
         timing: How patient it is with them.
+        tokens: Where logins are kept; in memory, where none is given.
     """
 
-    def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
+    def __init__(
+        self, folder: str | None = None, timing: Timing | None = None, tokens: TokenStore | None = None
+    ) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
@@ -73,6 +79,7 @@ class Host:
             desk=self.desk,
             answers=self.answers,
             running=self.running,
+            token_store=tokens,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -135,6 +142,29 @@ class Host:
             await old.stop()
         return session
 
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
+        """Have servers told of other folders, from any thread.
+
+        Raises:
+            ConfigError: One is no folder or `file://` address.
+        """
+        self.answers.set_roots(roots)
+        for client in self._clients():
+            with contextlib.suppress(ConnectionLost):
+                client.roots_changed()
+
+    def set_handler(self, kind: Literal["sampling", "elicitation"], handler: Callable[[Any], Any] | None) -> list[str]:
+        """Have servers answered by a function of the user, from any thread.
+
+        Returns:
+            The servers that cannot be told of it without being started again.
+        """
+        setattr(self.answers, kind, handler)
+        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+
+    def _clients(self) -> list[Client]:
+        return [session.client for session in self.sessions.values() if session.client is not None]
+
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     def aliases(self) -> dict[str, str]:
@@ -193,13 +223,13 @@ class Host:
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def settle(self, session: ServerSession) -> None:
-        """Wait, in any thread, for a server that is starting."""
-        if session.state.is_moving:
+        """Wait, in any thread, for a server that is starting, or has to be looked for."""
+        if not session.is_settled:
             self.loop.run(session.settled())
 
     async def asettle(self, session: ServerSession) -> None:
         """The same, awaited on the caller's loop."""
-        if session.state.is_moving:
+        if not session.is_settled:
             await self.loop.arun(session.settled())
 
     # -- calls --------------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class Incoming:
         faults = list(envelope_faults(kind, message))
         if faults:
             yield from (("envelope", text) for text in faults)
+            if kind == "request" and is_id(message["id"]):  # answered all the same
+                self._session.served[message["id"]] = Request(message["id"], str(message["method"]), {})
         elif kind == "request":
             yield from self._request(message)
         elif kind == "notification":

@@ -129,12 +129,12 @@ class StreamableHttpTransport:
         message = post.message
         if message.kind == "request" and message.method not in _LASTING:
             async with self._turns:
-                outcome = await self._exchange(post, is_stream=False)
+                outcome = await self._exchange(post)
         else:
-            outcome = await self._exchange(post, is_stream=True)
+            outcome = await self._exchange(post)
         return await self._resume(post, outcome) if isinstance(outcome, _Cut) else outcome
 
-    async def _exchange(self, post: Post, *, is_stream: bool) -> McpError | _Cut | None:
+    async def _exchange(self, post: Post) -> McpError | _Cut | None:
         message = post.message
         belongs = message.method != "initialize" and "Mcp-Method" not in message.headers
         while True:
@@ -147,7 +147,7 @@ class StreamableHttpTransport:
             session = self._session if belongs else None
             headers = message.headers if session is None else {**message.headers, _SESSION: session}
             async with self._link.answer(
-                "POST", headers, message.frame, is_stream=is_stream, on_written=lambda: self._outbox.written(post)
+                "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
             ) as answer:
                 if 200 <= answer.status < 300:
                     return await self._hear(post, answer)
@@ -215,7 +215,7 @@ class StreamableHttpTransport:
     ) -> contextlib.AbstractAsyncContextManager[Answer]:
         session = {} if self._session is None else {_SESSION: self._session}
         fields = {**headers, **session, **cursor.headers, "Accept": _EVENTS}
-        return self._link.answer("GET", fields, is_stream=True)
+        return self._link.answer("GET", fields)
 
     def _forget_session(self) -> None:
         self._session = None

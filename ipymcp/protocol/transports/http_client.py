@@ -1,19 +1,23 @@
 """HTTP requests to one server. The one module that imports httpx.
 
 It uses httpx's transports without its `Client`: cookies, redirects across origins, event hooks and timing are what an
-MCP endpoint must not have or does not need, and they cost a third of the CPU time of a call. Proxies and CA bundles
+MCP endpoint must not have or does not need, and they cost a third of the CPU time of a call. Each transport holds one
+connection: a pool of many looks at each of them twice a request, which with 20 doubles the cost. Proxies and CA bundles
 come from the environment as they do with `httpx.Client`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
+import functools
 import os
 import socket
 import ssl
 import urllib.request
 import weakref
+from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -26,13 +30,13 @@ from ipymcp.protocol.transports.refusals import Unreachable, too_large
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from ipymcp.protocol.transports.addresses import Address
 
 __all__ = ["Answer", "HttpClient"]
 
-MAX_CALL_CONNECTIONS = 20
+_MOST_IDLE = 20
 _CONNECT_TIMEOUT = 10.0
 _KEEP_ALIVE = 4.0
 """Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
@@ -47,7 +51,8 @@ _CHECK_RUNNING = "is the server running?"
 class Answer:
     """The answer to one request, its body still to come. To be closed, whatever happens."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx.Response, release: Callable[[], Awaitable[None]]) -> None:
+        self._release = release
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
@@ -117,7 +122,10 @@ class Answer:
 
     async def aclose(self) -> None:
         """Let go of the connection: for the next request if the body was read to its end, for ever if not."""
-        await self._stream.aclose()
+        try:
+            await self._stream.aclose()
+        finally:
+            await self._release()
 
     @property
     def _stream(self) -> httpx.AsyncByteStream:
@@ -137,8 +145,17 @@ class _Body(httpx.AsyncByteStream):
         self._on_written()
 
 
+class _Connection:
+    """A transport with one connection."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self.transport = transport
+        self.since = 0.0
+        """When it was used last."""
+
+
 class HttpClient:
-    """Requests to one origin: calls on at most 20 connections, and streams on as many as it takes.
+    """Requests to one origin, each on a connection of its own; whoever sends limits how many there are.
 
     Args:
         address: Of the server.
@@ -152,7 +169,10 @@ class HttpClient:
         self._urls = {address.url: httpx.URL(address.url)}
         self._headers = _encode(_base_headers(self._urls[address.url], headers))
         self._proxy = None if address.socket else _environment_proxy(self._urls[address.url])
-        self._calls, self._streams = self._make_pools()
+        self._tls = self._make_tls()
+        self._idle: deque[_Connection] = deque()
+        """Connections nobody uses, the one used last at the end."""
+        self._is_closed = False
         self._network: weakref.WeakSet[Any] = weakref.WeakSet()
         """The connections that have answered, for `drop`."""
 
@@ -163,7 +183,6 @@ class HttpClient:
         content: bytes = b"",
         *,
         url: str | None = None,
-        is_stream: bool = False,
         on_written: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Send one request, and follow redirects within the origin.
@@ -173,7 +192,6 @@ class HttpClient:
             headers: Beside those of every request; they win.
             content: The body.
             url: Another than the address's, of the same origin.
-            is_stream: Whether it may last, and so must not take a connection from the calls.
             on_written: Called when the body has been written.
 
         Raises:
@@ -181,7 +199,6 @@ class HttpClient:
             ConnectionLost: The connection was dropped before the answer.
             CallError: A redirect to another origin, or without end.
         """
-        pool = self._streams if is_stream else self._calls
         target = url or self.address.url
         for _ in range(_MAX_REDIRECTS + 1):
             request = httpx.Request(
@@ -191,7 +208,7 @@ class HttpClient:
                 stream=_Body(content, on_written),
                 extensions=_EXTENSIONS,
             )
-            answer = await self._send_once(pool, request)
+            answer = await self._send_once(request)
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location:
                 return answer
@@ -210,29 +227,43 @@ class HttpClient:
             fields.append((b"Content-Length", b"%d" % length))
         return fields
 
-    async def _send_once(self, pool: httpx.AsyncBaseTransport, request: httpx.Request) -> Answer:
+    async def _send_once(self, request: httpx.Request) -> Answer:
+        if self._is_closed:
+            raise ConnectionLost("the connection is closed")
+        connection = self._idle.pop() if self._idle else self._make_connection()
         try:
-            response = await pool.handle_async_request(request)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            where = self.address.shown
-            if self._proxy is not None:
-                where += f" through the proxy {self._proxy.url.host}"
-            raise _unreachable(f"cannot connect to {where}", error) from error
-        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
-            raise CallError(
-                f"the request cannot be sent ({error})", hint="check the server's URL and headers"
-            ) from error
-        except httpx.TransportError as error:
-            raise ConnectionLost(f"the connection was dropped before the answer ({_words(error)})") from error
+            response = await connection.transport.handle_async_request(request)
+        except BaseException as error:
+            await self._release(connection)
+            if isinstance(error, httpx.TransportError):
+                raise self._translated(error) from error
+            raise
         network = response.extensions.get("network_stream")
         if network is not None:
             self._network.add(network)
-        return Answer(response)
+        return Answer(response, functools.partial(self._release, connection))
+
+    def _translated(self, error: httpx.TransportError) -> Exception:
+        if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
+            proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
+            return _unreachable(f"cannot connect to {self.address.shown}{proxy}", error)
+        if isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol)):
+            return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
+        return ConnectionLost(f"the connection was dropped before the answer ({_words(error)})")
+
+    async def _release(self, connection: _Connection) -> None:
+        """Keep a connection for the next request, and close those that nobody has needed for long."""
+        idle = self._idle
+        connection.since = now = asyncio.get_running_loop().time()
+        idle.append(connection)
+        while idle and (self._is_closed or len(idle) > _MOST_IDLE or now - idle[0].since > _KEEP_ALIVE):
+            await idle.popleft().transport.aclose()
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._calls.aclose()
-        await self._streams.aclose()
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().transport.aclose()
 
     def drop(self) -> None:
         """In a forked child: let go of the sockets, or the server would not see them end when the parent closes them.
@@ -248,15 +279,16 @@ class HttpClient:
                     os.dup2(null, number)
         os.close(null)
 
-    def _make_pools(self) -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
+    def _make_tls(self) -> ssl.SSLContext:
         is_plain = self.address.url.startswith("http:") and (self._proxy is None or self._proxy.url.scheme != "https")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
 
-        def pool(most: int | None) -> httpx.AsyncBaseTransport:
-            limits = httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=_KEEP_ALIVE)
-            return httpx.AsyncHTTPTransport(verify=context, limits=limits, uds=self.address.socket, proxy=self._proxy)
-
-        return pool(MAX_CALL_CONNECTIONS), pool(None)
+    def _make_connection(self) -> _Connection:
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEEP_ALIVE)
+        socket_path = self.address.socket
+        return _Connection(
+            httpx.AsyncHTTPTransport(verify=self._tls, limits=limits, uds=socket_path, proxy=self._proxy)
+        )
 
 
 def _base_headers(url: httpx.URL, given: Mapping[str, str]) -> dict[str, str]:

@@ -70,7 +70,6 @@ class HttpLink:
         content: bytes = b"",
         *,
         url: str | None = None,
-        is_stream: bool = False,
         on_written: Callable[[], None] = _nothing,
     ) -> AsyncGenerator[Answer, None]:
         """Send a request and give its answer; logs in where the server asks for that. Arguments as `HttpClient.send`.
@@ -83,7 +82,7 @@ class HttpLink:
         for attempt in itertools.count(1):
             credentials = await self._credentials()
             fields = {**headers, **credentials} if credentials else headers
-            answer = await self._connect(method, fields, content, url, is_stream, on_written)
+            answer = await self._connect(method, fields, content, url, on_written)
             try:
                 challenges = answer.challenges if answer.status in (401, 403) else []
                 if answer.status != 401 and not challenges:
@@ -103,7 +102,7 @@ class HttpLink:
         """Send a request whose answer is of no consequence, and which may fail."""
         with contextlib.suppress(McpError, Unreachable):
             if self._client is not None:
-                answer = await self._client.send(method, {**headers, **await self._credentials()}, is_stream=True)
+                answer = await self._client.send(method, {**headers, **await self._credentials()})
                 await answer.aclose()
 
     async def _credentials(self) -> Mapping[str, str]:
@@ -115,7 +114,6 @@ class HttpLink:
         headers: Mapping[str, str],
         content: bytes,
         url: str | None,
-        is_stream: bool,
         on_written: Callable[[], None],
     ) -> Answer:
         client = self._client
@@ -123,13 +121,13 @@ class HttpLink:
             raise ConnectionLost("the connection is closed")
         send = client.send
         try:
-            return await send(method, headers, content, url=url, is_stream=is_stream, on_written=on_written)
+            return await send(method, headers, content, url=url, on_written=on_written)
         except Unreachable as error:
             failure = error
         if failure.may_pass:
             await asyncio.sleep(_SECOND_ATTEMPT)
             try:
-                return await send(method, headers, content, url=url, is_stream=is_stream, on_written=on_written)
+                return await send(method, headers, content, url=url, on_written=on_written)
             except Unreachable as error:
                 failure = error
         self._receiver.unreachable(failure.reason)

@@ -1,0 +1,146 @@
+"""HTTP+SSE, the transport before Streamable HTTP: one stream of events from the server, POSTs to it.
+
+The stream's first event, `endpoint`, names where messages are to be posted; all answers come on the stream, and its end
+is the end of the connection. There is only the handshake era.
+
+Source: MCP 2024-11-05 transports (HTTP with SSE).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import ConnectionLost, McpError, StartError
+from ipymcp.protocol.transports import refusals
+from ipymcp.protocol.transports.addresses import within_origin
+from ipymcp.protocol.transports.http_link import HttpLink
+from ipymcp.protocol.transports.outbox import Outbox
+from ipymcp.protocol.transports.streams import Cursor, EventReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ipymcp.protocol.transports.base import Authorizer, Message, Receiver, RequestId
+    from ipymcp.protocol.transports.events import Event
+    from ipymcp.protocol.transports.outbox import Post
+
+__all__ = ["LegacySseTransport"]
+
+_MOST_POSTS = 20
+_EVENTS = "text/event-stream"
+
+
+class LegacySseTransport:
+    """A server behind one URL, that of its stream; arguments as `StreamableHttpTransport`."""
+
+    uses_headers = True
+
+    def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
+        self._link = HttpLink(url, headers, authorizer)
+        self._limit = limit
+        self._outbox = Outbox(self._deliver)
+        self._turns = asyncio.Semaphore(_MOST_POSTS)
+        self._is_lost = False
+
+    @property
+    def exit_code(self) -> int | None:
+        """None: the process is not ours."""
+        return None
+
+    @property
+    def pid(self) -> int | None:
+        """None: the process is not ours."""
+        return None
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted by `send` and not yet given to the server."""
+        return self._outbox.queued
+
+    async def open(self, receiver: Receiver) -> None:
+        """Connect, and learn where to send messages."""
+        self._receiver = receiver
+        self._events = EventReader(self._outbox, receiver, self._limit)
+        self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._endpoint.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await self._link.open(receiver)
+        self._outbox.open(receiver)
+        self._outbox.spawn(self._hear())
+        await asyncio.shield(self._endpoint)
+
+    def send(self, message: Message) -> None:
+        """Send, from any thread, without waiting."""
+        self._outbox.send(message)
+
+    def abort(self, identifier: RequestId) -> bool:
+        """Give up a request that was not sent yet; any other needs the cancel notification."""
+        return self._outbox.abort(identifier)
+
+    async def aclose(self) -> None:
+        """End the stream and all connections."""
+        try:
+            await self._outbox.aclose()
+        finally:
+            await self._link.aclose()
+
+    def close_input(self) -> None:
+        """At the interpreter's exit: the stream ends with the process."""
+
+    def close_in_fork(self) -> None:
+        """In a forked child: let go of the sockets."""
+        self._link.drop()
+
+    async def _hear(self) -> None:
+        """From the stream's beginning to its end."""
+        try:
+            async with self._link.answer("GET", {"Accept": _EVENTS}) as answer:
+                if answer.status != 200 or answer.media_type != _EVENTS:
+                    body = await answer.read_beginning(refusals.BEGINNING)
+                    if answer.status >= 400:
+                        raise refusals.refusal(answer.status, answer.phrase, answer.headers, body)
+                    raise refusals.no_message(answer.media_type, body)
+                await self._events.read(answer, Cursor(), on_other=self._on_event)
+            error: McpError = ConnectionLost("the server ended its stream")
+        except McpError as failure:
+            error = failure
+        except Exception as fault:  # a fault of ours must end the connection rather than leave it deaf
+            error = ConnectionLost(f"its stream was lost by a fault of ipymcp: {fault!r}")
+        if self._endpoint.done():
+            self._lose(error.message)
+        else:
+            self._endpoint.set_exception(error)
+
+    def _on_event(self, event: Event) -> None:
+        if event.type != "endpoint" or self._endpoint.done():
+            return
+        try:
+            location = event.data.decode("utf-8", "replace").strip()
+            self._endpoint.set_result(within_origin(self._link.address.url, location, "wants messages sent"))
+        except McpError as error:
+            self._endpoint.set_exception(StartError(error.message, hint=error.hint))
+
+    async def _deliver(self, post: Post) -> McpError | None:
+        message = post.message
+        async with self._turns:
+            post.is_sent = True
+            if post.is_aborted:
+                return None
+            async with self._link.answer(
+                "POST",
+                message.headers,
+                message.frame,
+                url=self._endpoint.result(),
+                on_written=lambda: self._outbox.written(post),
+            ) as answer:
+                body = await answer.read_beginning(refusals.BEGINNING)
+        if 200 <= answer.status < 300:
+            return None  # the answer comes on the stream
+        if refusals.forgets_session(answer.status, body):
+            self._lose("the server does not know this connection any more")
+        return refusals.refusal(answer.status, answer.phrase, answer.headers, body)
+
+    def _lose(self, reason: str) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._receiver.lost(reason)
