@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -475,6 +477,12 @@ def test_which_way_of_proof_is_chosen() -> None:
     assert chosen(("client_secret_basic",), has_secret=False) == "none"
     assert chosen(None, private_key="pem") == "private_key_jwt"
     assert chosen(("none",), token_endpoint_auth_method="client_secret_post") == "client_secret_post"
+
+
+def test_a_login_imports_no_cryptography_before_a_key_has_to_sign() -> None:
+    code = "import sys, ipymcp.protocol.oauth.provider; print({'joserfc', 'cryptography', 'httpx'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------
