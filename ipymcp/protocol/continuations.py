@@ -53,9 +53,7 @@ class Continuations:
     def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Look at one answer; see `Intercept`."""
         if len(error):
-            failure = rpc_error(error)
-            remedy = self._errors.get(failure.code)
-            return remedy is not None and remedy(slot, failure)
+            return self.remedy(slot, rpc_error(error))
         if self.has_none(line):
             return False
         try:
@@ -66,6 +64,11 @@ class Continuations:
             return False
         handler(slot, result)
         return True
+
+    def remedy(self, slot: Slot, error: RpcError) -> bool:
+        """Look at one refusal; true where it is dealt with."""
+        handler = self._errors.get(error.code)
+        return handler is not None and handler(slot, error)
 
 
 class _ResultType(Struct):
