@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Listener"]
 
-_LOG_LEVEL = "info"
-"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
 _HEADER_MISMATCH = -32020
 _INVALID_REQUEST = -32600
 _LOOK_UP = 30.0
@@ -317,12 +315,10 @@ class Client:
         name, body = slot.name, slot.body
         headers = self._headers_of(slot.method, body, name)
         if name is not None:
-            body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), body)
-        if extra:
-            body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
-        if name is not None:
-            params = self.era.params(body, progress_token=slot.id, log_level=_LOG_LEVEL)
+            params = self.era.call_params(wire.encode(name), body, slot.id, extra)
         else:
+            if extra:
+                body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)

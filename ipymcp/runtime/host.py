@@ -65,9 +65,9 @@ class Host:
         self.running: dict[int, Call[Any]] = {}
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
-        self._calls = CallServices(self.loop, self.handlers, self.running)
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
+        self._calls = CallServices(self.loop, self.handlers, self.running, self.answers)
         self._services = Services(
             loop=self.loop,
             reaper=self._reaper,
@@ -188,8 +188,12 @@ class Host:
         )
         raise UnknownName(f"there is no server {name!r}", hint=hint)
 
-    def resolve(self, path: str) -> tuple[ServerSession, str]:
+    def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool`, at the longest name of a server; `server__tool` is understood too.
+
+        Args:
+            path: As typed.
+            kind: What it is to name, where that is no tool.
 
         Raises:
             UnknownName: No server of that name.
@@ -203,10 +207,11 @@ class Host:
         if not tool and server in known:
             session = self.sessions[known[server]]
             raise UnknownName(
-                f"{path!r} names a server; a tool is {server}.TOOL", hint=f"its tools: %mcp tools {session.name}"
+                f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
+                hint=f"its {kind}s: %mcp {kind}s {session.name}",
             )
         self.find(server)
-        raise UnknownName(f"there is no tool {path!r}", hint="a tool is named SERVER.TOOL")
+        raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
 
     def entry(self, session: ServerSession, tool: str) -> ToolEntry:
         """One tool of a server, by its own name or what a user types for it.
