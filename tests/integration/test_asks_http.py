@@ -146,7 +146,7 @@ class Forgetful:
             if self.initialize is not None:
                 return self.initialize
             self.session = f"s{next(self.numbers)}"
-        elif heard.headers.get("mcp-session-id") != self.session or self.forgets_all_calls and heard.method == CALL:
+        elif heard.headers.get("mcp-session-id") != self.session or (self.forgets_all_calls and heard.method == CALL):
             return Reply(status=404)
         reply = opening(heard, **{"Mcp-Session-Id": self.session})
         return reply or Reply(result(heard, **DONE))
