@@ -7,6 +7,7 @@ Source: MCP 2026-07-28, basic (resultType).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Continuations"]
 
 _LARGE = 1 << 20
-_COMPLETE = b'"resultType":"complete"'
+_COMPLETE = re.compile(rb'"resultType"\s*:\s*"complete"')
 _ENDS = 1000
 
 
@@ -77,4 +78,4 @@ class _ResultType(Struct):
 
 def _is_plainly_complete(line: bytes | bytearray) -> bool:
     """Whether a large answer says so where writers put it: first or last."""
-    return len(line) > _LARGE and (_COMPLETE in line[:_ENDS] or _COMPLETE in line[-_ENDS:])
+    return len(line) > _LARGE and any(_COMPLETE.search(end) for end in (line[:_ENDS], line[-_ENDS:]))
