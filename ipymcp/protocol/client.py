@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError
-from ipymcp.protocol import eras, listing, wire
+from ipymcp.protocol import eras, wire
 from ipymcp.protocol.background import Background
 from ipymcp.protocol.clocks import Clocks
 from ipymcp.protocol.continuations import Continuations
@@ -25,11 +25,13 @@ from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.listener import Listener
 from ipymcp.protocol.negotiation import negotiate
 from ipymcp.protocol.notices import Notices
+from ipymcp.protocol.pages import TOOLS, list_all
 from ipymcp.protocol.pushes import Pushes
 from ipymcp.protocol.reopening import Reopening
 from ipymcp.protocol.rounds import Rounds
 from ipymcp.protocol.rpc import Peer, Slot
 from ipymcp.protocol.serving import Serving
+from ipymcp.protocol.subscriptions import Listening, Listenings
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
@@ -81,8 +83,8 @@ class Client:
         self._rounds = Rounds(self, self._answers, self._background)
         self._reopening = Reopening(self, self._background)
         self._pushes = Pushes(self._peer, listener)
-        self._notices = Notices(listener, self._cancelled)
-        self._subscription: Slot | None = None
+        self._listenings = Listenings(listener.noise)
+        self._notices = Notices(listener, self._listenings, self._cancelled)
         self._lost: str | None = None
         self.continuations = Continuations()
         """Who goes on with answers that are no outcome yet."""
@@ -188,9 +190,7 @@ class Client:
 
     async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
         """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
-        if "tools" not in self.capabilities:
-            return []
-        tools = await listing.list_tools(self, timeout=timeout)
+        tools = (await list_all(self, TOOLS, timeout=timeout)).items
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
         invalid: set[str] = set()
@@ -274,23 +274,16 @@ class Client:
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method, self._headers_of(method))
 
-    def listen(self) -> asyncio.Future[Raw]:
-        """Stateless era: subscribe, now, to changes of the tool list.
+    def listen(self, wanted: Mapping[str, Any]) -> Listening:
+        """Stateless era: subscribe, now.
 
-        Returns:
-            What is done when the server ends it, with an `RpcError` if it has no subscriptions; cancelling it ends it.
+        Args:
+            wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
-        slot, future = self._open_request("subscriptions/listen", b'{"notifications":{"toolsListChanged":true}}')
-        self._subscription = slot
-
-        def over(done: asyncio.Future[Raw]) -> None:
-            if self._subscription is slot:
-                self._subscription = None
-            if done.cancelled() or done.exception() is None:
-                self.give_up(slot, "no longer listening")
-
-        future.add_done_callback(over)
-        return future
+        body = wire.encode({"notifications": wanted})
+        listening = Listening(*self._open_request("subscriptions/listen", body), wanted)
+        self._listenings.add(listening, self.give_up)
+        return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
@@ -413,11 +406,11 @@ class Client:
 
     def _cancelled(self, identifier: int | str) -> None:
         """The handshake era withdraws a request of the server so, the stateless era ends a subscription of ours."""
-        slot = self._subscription
+        listening = self._listenings.find(identifier)
         if self.era.kind == "handshake":
             self._serving.withdraw(identifier)
-        elif slot is not None and identifier == slot.id and self._peer.take(slot):
-            slot.settle(error=ConnectionLost("the server ended the subscription"))
+        elif listening is not None and self._peer.take(listening.slot):
+            listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
     # -- questions of several requests --------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import ConnectionLost, HttpError, ProtocolError, RpcError, StartError
+from ipymcp.protocol.subscriptions import changing_lists
 from ipymcp.runtime.link import Link
 from ipymcp.runtime.login import SessionUser
 from ipymcp.runtime.reach import authorizer, transport, ways
-from ipymcp.runtime.refresh import announces_tools
 
 if TYPE_CHECKING:
     from ipymcp.protocol.negotiation import EraChoice
@@ -99,8 +99,9 @@ class Opener:
         try:
             async with start.limited(seconds):
                 await link.client.open(era)
-                if link.client.era.kind == "stateless" and announces_tools(link.client):
-                    link.subscription = link.client.listen()  # before the list is read: no change falls between
+                changing = changing_lists(link.client.capabilities)
+                if link.client.era.kind == "stateless" and changing:
+                    link.subscription = link.client.listen(changing)  # before they are read: no change falls between
                 self._session.adopt(await link.client.list_tools(timeout=None))
         except TimeoutError as error:
             await link.client.aclose("the start failed")

@@ -15,7 +15,7 @@ import contextlib
 import copy
 import itertools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
 from ipymcp.runtime import catalog as catalogs
@@ -28,16 +28,19 @@ from ipymcp.runtime.opening import Opener
 from ipymcp.runtime.refresh import hold_subscription, keep_fresh
 from ipymcp.runtime.starting import Start
 from ipymcp.runtime.states import State
+from ipymcp.runtime.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Coroutine
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.events import Event
     from ipymcp.runtime.link import Link
-    from ipymcp.runtime.services import Services
+    from ipymcp.runtime.offers import Offers
+    from ipymcp.runtime.services import Services, Timing
 
 __all__ = ["ServerSession"]
 
@@ -55,6 +58,7 @@ class ServerSession:
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
+        self.subscriptions = Subscriptions(self)
         self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while there is a connection, even to a server that cannot be reached just now."""
@@ -113,6 +117,7 @@ class ServerSession:
             return
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
+            self.subscriptions = instead_of.subscriptions.move_to(self)
         self.error = None
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
@@ -173,6 +178,30 @@ class ServerSession:
             )
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
+
+    @property
+    def offers(self) -> Offers:
+        """What the live connection has beside tools.
+
+        Raises:
+            ServerError: It is not ready.
+        """
+        self.require()
+        assert self._link is not None  # there is a client
+        return self._link.offers
+
+    @property
+    def timing(self) -> Timing:
+        """How patient the host is."""
+        return self._services.timing
+
+    def emit(self, event: Event) -> None:
+        """Tell the host's subscribers."""
+        self._services.events.emit(event)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        """Start a task on the loop."""
+        return self._services.loop.spawn(coroutine, f"ipymcp-{what}-{self.name}")
 
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
@@ -277,13 +306,13 @@ class ServerSession:
         self.client, self.away_since = link.client, None
         self._move(State.READY)
         reason = "the server was stopped"
-        timing, spawn = self._services.timing, self._services.loop.spawn
-        tasks = [spawn(keep_fresh(self, link, timing), f"ipymcp-refresh-{self.name}")]
+        timing = self._services.timing
+        tasks = [self.spawn(keep_fresh(self, link, timing), "refresh")]
+        tasks.append(self.spawn(self.subscriptions.keep(link.client), "subscriptions"))
         if link.subscription is not None:
-            listening = hold_subscription(self, link, link.subscription, timing)
-            tasks.append(spawn(listening, f"ipymcp-listen-{self.name}"))
+            tasks.append(self.spawn(hold_subscription(self, link, link.subscription, timing), "listen"))
         if self.definition.url is not None:
-            tasks.append(spawn(watch_health(self, link, timing), f"ipymcp-health-{self.name}"))
+            tasks.append(self.spawn(watch_health(self, link, timing), "health"))
         try:
             reason = await link.ended
             return reason
@@ -303,7 +332,7 @@ class ServerSession:
     def adopt(self, definitions: list[ToolDefinition]) -> None:
         """These are its tools now."""
         old = self.catalog
-        new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
+        new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
             return
         self.catalog = new

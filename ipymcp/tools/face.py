@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.responder import SamplingRequest
+    from ipymcp.tools.prompts import AllPrompts
+    from ipymcp.tools.resources import AllResources
 
     SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]
     ElicitationHandler: TypeAlias = Callable[[FormQuestion | UrlQuestion], Any]
@@ -63,6 +65,20 @@ class Mcp(Live):
     def tools(self) -> Toolset:
         """All tools now available; called with patterns, a selection: `mcp.tools("fs.*", "!*.write_*")`."""
         return Toolset(self._host, self._factory, self._filters, ())
+
+    @property
+    def resources(self) -> AllResources:
+        """The resources of all servers; called with patterns, a selection: `mcp.resources("fs", "!*.log")`."""
+        from ipymcp.tools.resources import AllResources
+
+        return AllResources(self._host)
+
+    @property
+    def prompts(self) -> AllPrompts:
+        """The prompts of all servers; called with patterns, a selection."""
+        from ipymcp.tools.prompts import AllPrompts
+
+        return AllPrompts(self._host)
 
     @property
     def calls(self) -> list[Call[Any]]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.face import Mcp
+    from ipymcp.tools.prompts import Prompts
+    from ipymcp.tools.resources import Resources
     from ipymcp.tools.tool import Tool
 
 __all__ = ["Server", "ServerTools", "Servers"]
@@ -29,6 +31,20 @@ class ServerTools(Live):
     def __init__(self, mcp: Mcp, session: ServerSession) -> None:
         self._mcp = mcp
         self._name = session.name
+
+    @property
+    def resources(self) -> Resources:
+        """Its resources, to be read by their URI: `mcp.SERVER.resources["URI"].read()`."""
+        from ipymcp.tools.resources import Resources
+
+        return Resources(self._mcp._host, self._name)
+
+    @property
+    def prompts(self) -> Prompts:
+        """Its prompts, as functions that give messages: `mcp.SERVER.prompts.NAME(…)`."""
+        from ipymcp.tools.prompts import Prompts
+
+        return Prompts(self._mcp._host, self._name)
 
     def __getattr__(self, name: str) -> Tool:
         session = self._session()
@@ -54,7 +70,7 @@ class ServerTools(Live):
         return isinstance(name, str) and self._session().catalog.find(name) is not None
 
     def __dir__(self) -> list[str]:
-        return sorted(self._session().catalog.aliases)
+        return sorted([*self._session().catalog.aliases, "prompts", "resources"])
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self._session().catalog.tools)

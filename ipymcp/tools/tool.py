@@ -7,13 +7,13 @@ class of its own, made at the first attribute access; ten thousand tools in a ca
 from __future__ import annotations
 
 import inspect
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
+from ipymcp.tools.specialised import specialised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,8 +74,8 @@ class ToolFactory:
             text = _describe(entry, schema)
             known = (
                 entry,
-                _specialised(Tool, entry, schema.signature, text),
-                _specialised(AsyncTool, entry, schema.signature, text),
+                specialised(Tool, entry.alias, f"mcp.{entry.server}", schema.signature, text),
+                specialised(AsyncTool, entry.alias, f"mcp.{entry.server}", schema.signature, text),
             )
             self._classes[key] = known
         return known
@@ -270,21 +270,4 @@ def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
         wire.loads(definition.annotations) if len(definition.annotations) else None,
         server=entry.server,
         tool=entry.name,
-    )
-
-
-def _specialised(base: type[Any], entry: ToolEntry, signature: inspect.Signature, text: str) -> type[Any]:
-    """A subclass whose call has this signature, which is what inspection and jedi read.
-
-    Its module is the server's name, not ours: there is no file that `?` could show as its source. The call itself says
-    nothing: `?` would show the same text twice.
-    """
-    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    inherited: Any = base.__call__
-    own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
-    own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
-    own.__name__, own.__doc__ = "__call__", ""
-    module = f"mcp.{entry.server}"
-    return type(
-        entry.alias, (base,), {"__call__": own, "__doc__": text, "__module__": module, "__signature__": signature}
     )

@@ -47,6 +47,16 @@ class Candidate:
         """The package without its scope and prefix: what the server is loaded as."""
         return self.package.rpartition("/")[2].removeprefix("mcp-server-").removeprefix("server-")
 
+    @property
+    def version(self) -> str:
+        """The version of the package that its environment asks for."""
+        for each in ENVIRONMENTS.values():
+            for wanted in each.requirements:
+                name, _, version = wanted.rpartition("@") if each.npm else wanted.partition("==")
+                if name == self.package:
+                    return version
+        return ""
+
 
 # -- how they are started ---------------------------------------------------------------------------------------------
 
@@ -435,13 +445,3 @@ def _ext_apps() -> list[Candidate]:
 
 
 CANDIDATES = (*_everything(), *_sdk("sdk1"), *_sdk("sdk2"), *_npm(), *_pypi(), *_ext_apps())
-
-
-def requirement(package: str) -> str:
-    """The version of a package that its environment asks for."""
-    for each in ENVIRONMENTS.values():
-        for wanted in each.requirements:
-            name, _, version = wanted.rpartition("@") if each.npm else wanted.partition("==")
-            if name == package:
-                return version
-    return ""

@@ -111,8 +111,7 @@ def roots(mcp: Mcp, user: User) -> None:
     assert user.root.as_uri() in text, text
 
 
-def logging(mcp: Mcp, user: User) -> None:
-    ...
+def logging(mcp: Mcp, user: User) -> None: ...
 
 
 def task(mcp: Mcp, user: User) -> None:

@@ -30,7 +30,8 @@ class Row:
     """Why it is not as it should be; empty if it is."""
 
     def __str__(self) -> str:
-        counts = f"{self.tools:3} tools {self.resources:4} resources {self.templates:2} templates {self.prompts:2} prompts"
+        numbers = (self.tools, self.resources, self.templates, self.prompts)
+        counts = "{:3} tools {:4} resources {:2} templates {:2} prompts".format(*numbers)
         verdict = f"FAILED: {self.problem}" if self.problem else self.outcome
         return f"{self.candidate.package:<48} {self.candidate.transport:<5} {self.era:<10} {counts}  {verdict}"
 
