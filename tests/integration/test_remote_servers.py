@@ -292,7 +292,7 @@ import sys, ipymcp
 with ipymcp.connect("demo") as mcp:
     mcp.demo.echo("hello")
     mcp.on_elicitation(lambda question: None)
-    assert not {"httpx", "joserfc", "email"} & set(sys.modules), sorted(sys.modules)
+    assert not {"httpx", "joserfc"} & set(sys.modules), sorted(sys.modules)
     try: mcp.load({"docs": {"url": "http://127.0.0.1:9/mcp", "restart": False}})
     except ipymcp.ServerError: pass
     assert "httpx" in sys.modules
