@@ -40,7 +40,7 @@ class ScriptedUser:
                 return self._alter(address)
             arrived = await browser.get(address)
         if arrived.status_code != 200:
-            raise AuthError("the redirect did not arrive")
+            raise AuthError("the redirect did not arrive", hint="%mcp start asks again")
         return await asyncio.wait_for(request.redirect.received(), 10)
 
 

@@ -12,6 +12,7 @@ from ipymcp.config.auth import auth
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.values import Entry, found
 from ipymcp.errors import ConfigError
+from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import Era, Transport
@@ -78,6 +79,8 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         )
     command = entry.text("command", hint=_PROGRAM)
     url = entry.text("url", hint="write the server's address, such as https://host/mcp")
+    headers = entry.table("headers", hint=_TABLE)
+    _check_remote(entry, url, headers)
     timeout = entry.seconds("timeout", 30.0)
     return ServerDefinition(
         name=name,
@@ -86,7 +89,7 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         env=entry.table("env", hint=_TABLE),
         cwd=entry.text("cwd", hint="write a folder's path"),
         url=url,
-        headers=entry.table("headers", hint=_TABLE),
+        headers=headers,
         auth=auth(entry),
         transport=_transport(entry, command, url),
         era=cast("Era", entry.choice("era", ("auto", "legacy", "modern")) or "auto"),
@@ -103,6 +106,15 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         base=base,
         extra=entry.rest(),
     )
+
+
+def _check_remote(entry: Entry, url: str | None, headers: Mapping[str, str]) -> None:
+    """Raise for an address or a header that cannot be used."""
+    for key, check in (("url", lambda: url and parse_address(url)), ("headers", lambda: checked_headers(headers))):
+        try:
+            check()
+        except ConfigError as error:
+            raise entry.error(error.message, key=key, hint=error.hint or _TABLE) from None
 
 
 def _transport(entry: Entry, command: str | None, url: str | None) -> Transport:

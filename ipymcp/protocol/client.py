@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Listener"]
 
-_LOG_LEVEL = "info"
-"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
 _HEADER_MISMATCH = -32020
 _INVALID_REQUEST = -32600
 _LOOK_UP = 30.0
@@ -135,8 +133,13 @@ class Client:
             self._peer.intercept = self._tasks.intercept
 
     async def shake_hands(self) -> None:
-        """Open the session anew, in the handshake era."""
+        """Open the session anew, in the handshake era: the server has forgotten it, and may be another by now."""
+        self._serving.withdraw_all()
         await self._settle("legacy")
+        self._listener.tools_changed()
+        self._listener.resources_changed()
+        self._listener.prompts_changed()
+        self._listener.subscriptions_lost()
 
     async def _settle(self, era: EraChoice) -> None:
         settled = await negotiate(self._ask, self._identity, self._answers.declared, era)
@@ -199,10 +202,9 @@ class Client:
         tools = (await list_all(self, TOOLS, timeout=timeout)).items
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        invalid: set[str] = set()
-        for tool, reason in self._headers.learn(tools):
-            self._listener.noise(f"the tool {tool.name} left out: {reason}")
-            invalid.add(tool.name)
+        invalid = self._headers.learn(tools)
+        for name, reason in invalid.items():
+            self._listener.noise(f"the tool {name} left out: {reason}")
         return [tool for tool in tools if tool.name not in invalid]
 
     def call_tool(self, slot: Slot, name: str, arguments: bytes, *, as_task: bool = False) -> None:
@@ -344,14 +346,12 @@ class Client:
         name, body = slot.name, slot.body
         headers = self._headers_of(slot.method, body, name)
         if name is not None:
-            body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), body)
-        if slot.wants_task:
-            extra = b'"task":{}'
-        if extra:
-            body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
-        if name is not None:
-            params = self.era.params(body, progress_token=slot.id, log_level=_LOG_LEVEL)
+            if slot.wants_task:
+                extra = b'"task":{}'
+            params = self.era.call_params(wire.encode(name), body, slot.id, extra)
         else:
+            if extra:
+                body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)

@@ -48,7 +48,7 @@ class Continuations:
 
     def has_none(self, line: bytes | bytearray) -> bool:
         """Whether a result is certainly of no type that somebody goes on with; from any thread."""
-        return not any(word in line for word in self._words)
+        return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
 
     def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Look at one answer; see `Intercept`."""
@@ -56,7 +56,7 @@ class Continuations:
             failure = rpc_error(error)
             remedy = self._errors.get(failure.code)
             return remedy is not None and remedy(slot, failure)
-        if _is_plainly_complete(line) or not any(word in line for word in self._words):
+        if self.has_none(line):
             return False
         try:
             handler = self._results.get(wire.decode(result, _ResultType).resultType)

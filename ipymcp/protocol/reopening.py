@@ -33,10 +33,6 @@ class SessionOwner(Protocol):
         """Send a request again, if somebody still waits for it."""
         ...
 
-    def lost(self, reason: str) -> None:
-        """The session could not be opened anew."""
-        ...
-
 
 class Reopening:
     """Opens a forgotten session again. Belongs to the loop, but for `hold` and `drop`.
@@ -61,13 +57,14 @@ class Reopening:
         A notification or a response meant something to the old session only.
         """
         identifier = message.id
-        if message.kind == "request" and identifier is not None:
-            if identifier in self._resent:
-                self._resent.remove(identifier)
-                self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
-                return
-            self._resent.append(identifier)
-            self._held[identifier] = message
+        if message.kind != "request" or identifier is None:
+            return
+        if identifier in self._resent:
+            self._resent.remove(identifier)
+            self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
+            return
+        self._resent.append(identifier)
+        self._held[identifier] = message
         if not self.is_under_way:
             self.is_under_way = True
             self._background.spawn(self._reopen(), "ipymcp-reopen")
@@ -87,12 +84,13 @@ class Reopening:
     async def _reopen(self) -> None:
         try:
             await self._owner.shake_hands()
-        except McpError as error:
-            self._end()
-            self._owner.lost(f"the server forgot this session, and opening it anew failed: {error.message}")
-            return
-        for message in self._end():
-            self._owner.send_once_more(message)
+        except McpError as error:  # the next request tries again
+            what = f"the server forgot this session, and opening it anew failed: {error.message}"
+            for message in self._end():
+                self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=error.hint))
+        else:
+            for message in self._end():
+                self._owner.send_once_more(message)
 
     def _end(self) -> list[Message]:
         with self._lock:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
 from ipymcp.protocol.rpc import Slot
+from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.tasks import TaskState
     from ipymcp.protocol.wire import Progress
+    from ipymcp.runtime.answers import Answers
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server import ServerSession
 
@@ -87,6 +89,7 @@ class CallServices:
     loop: BackgroundLoop
     handlers: BackgroundLoop
     running: dict[int, Call[Any]]
+    answers: Answers
     presenter: Presenter | None = None
 
 
@@ -148,6 +151,8 @@ class Call(Generic[T]):
             McpError: It failed.
         """
         self._services.loop.refuse_own_thread()
+        if self._services.answers.nested_loop == "always" and asyncio._get_running_loop() is not None:
+            return run_nested(self.arun())
         waiter = Waiter()
         with Interrupts(waiter.queue) as interrupts, self._services.loop.places.blocked(waiter, self):
             self._listeners.append(partial(self._wake, waiter))

@@ -65,9 +65,9 @@ class Host:
         self.running: dict[int, Call[Any]] = {}
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
-        self._calls = CallServices(self.loop, self.handlers, self.running)
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
+        self._calls = CallServices(self.loop, self.handlers, self.running, self.answers)
         self._services = Services(
             loop=self.loop,
             reaper=self._reaper,

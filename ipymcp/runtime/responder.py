@@ -79,6 +79,8 @@ class SessionResponder:
         """The call that asks, where that is known, and those that cannot go on before there is an answer."""
         running = [call for call in list(self._services.running.values()) if call.session is self._session]
         asking = next((call for call in running if slot is not None and call.is_at(slot)), None)
+        if asking is None and slot is None and len(running) == 1:
+            asking = running[0]
         return asking, running if asking is None else [asking]
 
     async def _elicit(self, params: dict[str, Any], call: Call[Any] | None) -> Answer:

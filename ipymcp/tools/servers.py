@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.runtime.states import State
 from ipymcp.tools.live import Live
 from ipymcp.tools.tables import Table
 from ipymcp.tools.toolset import tool_table
@@ -108,8 +109,13 @@ class Server(Live):
 
     @property
     def state(self) -> str:
-        """`disabled`, `stopped`, `starting`, `ready`, `restarting` or `error`."""
+        """`disabled`, `stopped`, `starting`, `ready`, `restarting`, `needs_auth`, `unreachable` or `error`."""
         return self._session.state.value
+
+    @property
+    def away_since(self) -> float | None:
+        """Since when it cannot be reached, in seconds since the epoch; None while it can, or is not asked for."""
+        return self._session.away_since
 
     @property
     def protocol_version(self) -> str:
@@ -212,7 +218,7 @@ class Servers(Live):
         rows = [
             (
                 session.name,
-                session.state.value,
+                _state(session),
                 session.protocol_version,
                 len(session.catalog.tools),
                 session.calls,
@@ -233,3 +239,9 @@ class Servers(Live):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.table._repr_mimebundle_(include, exclude)
+
+
+def _state(session: ServerSession) -> str:
+    if session.state is not State.UNREACHABLE or session.away_since is None:
+        return session.state.value
+    return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"

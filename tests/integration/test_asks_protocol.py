@@ -107,6 +107,7 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
     async with raw("legacy", person) as connection:
         answer = connection.call("ask", requests=[ASK_ROOTS] * 33 + [{"method": "ping"}])
         await person.until(*["asked"] * 32)
+        await connection.call("heard").text()  # by now all were heard
         assert len(person.asked) == 32
         assert person.thinking is not None
         person.thinking.set()
@@ -147,8 +148,12 @@ async def test_what_was_not_declared_and_what_is_malformed_is_refused() -> None:
 
 async def test_a_responder_that_fails_is_an_error_for_the_server_and_its_cause_stays_here() -> None:
     person = Person(answers={**ANSWERS, "roots/list": ZeroDivisionError("secret"), "elicitation/create": {1, 2}})
+    person.thinking = asyncio.Event()
     async with raw("legacy", person) as connection:
-        answers = await connection.call("ask", requests=[ASK_ROOTS, ASK_FORM, {**ASK_ROOTS, "id": "q0"}]).value()
+        asking = connection.call("ask", requests=[ASK_ROOTS, ASK_FORM, {**ASK_ROOTS, "id": "q0"}])
+        await connection.call("heard").text()  # by now all were heard
+        person.thinking.set()
+        answers = await asking.value()
         assert answers[0] == {"error": {"code": -32603, "message": "roots/list failed in the host"}}
         assert answers[1] == {"error": {"code": -32603, "message": "elicitation/create failed in the host"}}
         assert "the server asked for roots/list under an id in use ('q0'): not answered" in connection.heard.noises

@@ -92,7 +92,7 @@ class StreamableHttpTransport:
     async def open(self, receiver: Receiver) -> None:
         """Make ready; the first message connects."""
         self._receiver = receiver
-        self._events = EventReader(self._outbox, receiver, self._limit)
+        self._events = EventReader(receiver, self._limit, self._outbox)
         await self._link.open(receiver)
         self._outbox.open(receiver)
 
