@@ -52,6 +52,14 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a remote server that nobody calls is asked whether it is there."""
     log_lines: int = 1000
     """How many of its log lines are kept."""
+    tools: Mapping[str, Literal["allow", "ask", "deny"]] = {}
+    """Globs over its tools' names, and what they decide; the last that matches."""
+    auto_approve: tuple[str, ...] = ()
+    """Globs of the tools that models may call unasked."""
+    read_only: bool | Literal["hinted"] = False
+    """Refuse tools that are not said to be read-only, or (`hinted`) that are said not to be."""
+    hints: Mapping[str, Mapping[str, Any]] = {}
+    """What holds of tools, by glob, instead of the server's own hints."""
     origin: str = "cell"
     """Where it was defined: `cell`, `script`, or a file's path."""
     base: str | None = None

@@ -9,24 +9,29 @@ import inspect
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
+from ipymcp.state.history import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
 
     from msgspec import Raw
 
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.tasks import TaskState
+    from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.answers import Answers
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.state.history import History
+
+    Consent: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 __all__ = ["Call", "CallOptions", "CallServices", "Presenter", "TaskCall"]
 
@@ -63,18 +68,26 @@ class CallOptions:
         max_timeout: Seconds after which it is given up, progress or not.
         on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on its own loop.
         as_task: Whether to ask for a task, of a server of the handshake era.
+        caller: On whose behalf: what a model or an app wants to call the user is asked about.
+        turn: Names the model's answer that it is a part of, so that one consent may cover it.
     """
 
     timeout: float = 30.0
     max_timeout: float = 600.0
     on_progress: Callable[[Progress], Any] | None = None
     as_task: bool = False
+    caller: Caller = "user"
+    turn: str = ""
 
     def changed(
-        self, timeout: float | None, on_progress: Callable[[Progress], Any] | None, as_task: bool | None = None
+        self,
+        timeout: float | None,
+        on_progress: Callable[[Progress], Any] | None,
+        as_task: bool | None = None,
+        caller: Caller | None = None,
     ) -> CallOptions:
         """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
-        options = self
+        options = self if caller is None else replace(self, caller=caller)
         if timeout is not None:
             options = replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
         if as_task is not None:
@@ -90,6 +103,7 @@ class CallServices:
     handlers: BackgroundLoop
     running: dict[int, Call[Any]]
     answers: Answers
+    history: History
     presenter: Presenter | None = None
 
 
@@ -104,11 +118,12 @@ class Call(Generic[T]):
         options: How.
         convert: Makes the answer's JSON a value, or raises what the caller is to see.
         services: The host's.
+        consent: Asks the user, before it is sent, whether it may be.
     """
 
     __slots__ = (
-        "_client", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since", "_services", "_slot",
-        "arguments", "done", "number", "options", "progress", "session", "started", "tool",
+        "_cell", "_client", "_consent", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since",
+        "_services", "_slot", "arguments", "done", "number", "options", "progress", "session", "started", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +135,7 @@ class Call(Generic[T]):
         options: CallOptions,
         convert: Callable[[Raw], T],
         services: CallServices,
+        consent: Consent | None = None,
     ) -> None:
         self.number = number
         self.session = session
@@ -136,6 +152,8 @@ class Call(Generic[T]):
         self._services = services
         self._slot = Slot(self._deliver)
         self._client: Client | None = None
+        self._consent = consent
+        self._cell = services.history.cell
         self._listeners: list[Callable[[Progress | None], None]] = []
 
     def __repr__(self) -> str:
@@ -153,6 +171,8 @@ class Call(Generic[T]):
         self._services.loop.refuse_own_thread()
         if self._services.answers.nested_loop == "always" and asyncio._get_running_loop() is not None:
             return run_nested(self.arun())
+        if self._consent is not None:
+            self._services.loop.run(self._ask())
         waiter = Waiter()
         with Interrupts(waiter.queue) as interrupts, self._services.loop.places.blocked(waiter, self):
             self._listeners.append(partial(self._wake, waiter))
@@ -178,6 +198,8 @@ class Call(Generic[T]):
         loop = asyncio.get_running_loop()
         if loop is self._services.loop.loop:
             raise LoopError("a call made on ipymcp's own loop", hint="make it from your own")
+        if self._consent is not None:
+            await self._services.loop.arun(self._ask())
         future: asyncio.Future[None] = loop.create_future()
         context = contextvars.copy_context()
 
@@ -216,8 +238,10 @@ class Call(Generic[T]):
     def submit(self) -> Call[T]:
         """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
 
-        It waits only for a server that has 64 MB unread before it.
+        It waits only for the user's consent, where that is needed, and for a server that has 64 MB unread before it.
         """
+        if self._consent is not None:
+            self._services.loop.run(self._ask())
         if not self._has_room():
             self._services.loop.refuse_own_thread()
             waiter = Waiter()
@@ -344,6 +368,17 @@ class Call(Generic[T]):
 
     # -- one life -----------------------------------------------------------------------------------------------------
 
+    async def _ask(self) -> None:
+        """Wait for the user's consent; its time counts from then on."""
+        assert self._consent is not None
+        try:
+            await self._consent()
+        except McpError as error:
+            self.done = True
+            self._record(error)
+            raise
+        self.started = self._heard = time.monotonic()
+
     def _has_room(self) -> bool:
         client = self._client or self.session.require()
         self._client = client
@@ -366,7 +401,7 @@ class Call(Generic[T]):
         try:
             self._send(client)
         except McpError as error:
-            self._finish()
+            self._finish(error)
             raise self._explain(error) from error
 
     def _send(self, client: Client) -> None:
@@ -385,7 +420,7 @@ class Call(Generic[T]):
 
     def _deliver(self, progress: Progress | None) -> None:
         if progress is None:
-            self._finish()
+            self._finish(self._slot.error)
             self.session.answered(self._slot.error)
         else:
             self.progress = progress
@@ -396,9 +431,20 @@ class Call(Generic[T]):
             self._slot.deliver = _ignore
             self._listeners.clear()
 
-    def _finish(self) -> None:
+    def _finish(self, error: McpError | None) -> None:
         self.done = True
         self._services.running.pop(self.number, None)
+        self._record(error)
+
+    def _record(self, error: McpError | None) -> None:
+        result = self._slot.result
+        received = 0 if result is None else memoryview(result).nbytes
+        self._services.history.add(
+            Record(
+                self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
+                received, result, error, self._cell,
+            )
+        )  # fmt: skip
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
         if self._client is None or not self._client.give_up(self._slot, reason):

@@ -1,0 +1,177 @@
+"""May this tool be called now, by this caller? Every call of every face is checked here, and nothing here waits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ipymcp.errors import PolicyError
+from ipymcp.policy.filters import Filters
+from ipymcp.policy.rules import Verdict, forbidden_by_mode, matching
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ipymcp.policy.rules import Caller, Rights, Rule
+    from ipymcp.runtime.catalog import ToolEntry
+
+    PinsMode: TypeAlias = Literal["models", "all", "off"]
+
+__all__ = ["Policy", "PolicyError"]
+
+_MOST_TURNS = 32
+"""Answers of models whose consents are kept; one that is over is not told to us."""
+
+
+class _Known(NamedTuple):
+    """A verdict and all that it was made from, compared by identity."""
+
+    entry: ToolEntry
+    rights: Rights
+    filters: tuple[Any, ...]
+    state: object
+    verdict: Verdict
+
+
+class Policy:
+    """The rules of this notebook, and what they decide."""
+
+    def __init__(self) -> None:
+        self.filters = Filters()
+        """What `%mcp disable` switched off."""
+        self.said: tuple[Rule, ...] = ()
+        """What was decided in this notebook, oldest first."""
+        self.remembered: tuple[Rule, ...] = ()
+        """What was answered "always" and "never", oldest first."""
+        self._pins: PinsMode = "models"
+        self._changed: frozenset[tuple[str, str]] = frozenset()
+        self._unlocked: frozenset[tuple[str, str]] = frozenset()
+        self._turns: OrderedDict[str, set[tuple[str, str]]] = OrderedDict()
+        self._state = object()
+        """Replaced with every change, so that what was made from the old one is seen to be stale."""
+        self._known: dict[tuple[str, str, Caller], _Known] = {}
+
+    # -- asking it ----------------------------------------------------------------------------------------------------
+
+    def check(self, entry: ToolEntry, rights: Rights, caller: Caller = "user", turn: str = "") -> Verdict:
+        """What is decided of a call, unless it is denied.
+
+        Args:
+            entry: The tool.
+            rights: Its server's.
+            caller: On whose behalf.
+            turn: Names the model's answer that the call is a part of.
+
+        Raises:
+            PolicyError: It is denied; the message names the rule.
+        """
+        verdict = self.verdict(entry, rights, caller)
+        if verdict.decision == "allow":
+            return verdict
+        if verdict.decision == "ask":
+            if turn and (rights.digest, entry.name) in self._turns.get(turn, ()):
+                return Verdict("allow", "allowed for this answer")
+            return verdict
+        name = f"{entry.server}.{entry.name}"
+        raise PolicyError(
+            verdict.why,
+            server=entry.server,
+            tool=entry.name,
+            hint=verdict.hint or f"%mcp policy explain {name} · %mcp policy allow {name}",
+        )
+
+    def verdict(self, entry: ToolEntry, rights: Rights, caller: Caller = "user") -> Verdict:
+        """What is decided of a tool for a caller."""
+        key = (entry.server, entry.name, caller)
+        known = self._known.get(key)
+        if (
+            known is not None
+            and known.entry is entry
+            and known.rights is rights
+            and known.filters is self.filters.rules
+            and known.state is self._state
+        ):
+            return known.verdict
+        filters, state = self.filters.rules, self._state
+        verdict = self._decide(entry, rights, caller)
+        self._known[key] = _Known(entry, rights, filters, state, verdict)
+        return verdict
+
+    def rules(self, entry: ToolEntry, rights: Rights, caller: Caller) -> list[Rule]:
+        """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
+        return list(matching(entry, rights, caller, (*self.remembered, *self.said)))
+
+    def _decide(self, entry: ToolEntry, rights: Rights, caller: Caller) -> Verdict:
+        forbidden = self._disabled(entry) or forbidden_by_mode(entry, rights) or self._pinned(entry, rights, caller)
+        if forbidden is not None and forbidden.decision == "deny":
+            return forbidden
+        rule = self.rules(entry, rights, caller)[-1]
+        notice = forbidden.notice if forbidden is not None else ""
+        why = f"denied by the rule {str(rule)!r}" if rule.decision == "deny" else str(rule)
+        return Verdict(rule.decision, why, notice=notice)
+
+    def _disabled(self, entry: ToolEntry) -> Verdict | None:
+        pattern = self.filters.forbidding(entry)
+        if pattern is None:
+            return None
+        by = "" if pattern == f"{entry.server}.{entry.name}" else f" by {pattern!r}"
+        return Verdict("deny", f"is disabled{by}", f"%mcp enable {entry.server}.{entry.name}")
+
+    def _pinned(self, entry: ToolEntry, rights: Rights, caller: Caller) -> Verdict | None:
+        key, name = (rights.digest, entry.name), f"{entry.server}.{entry.name}"
+        if key in self._unlocked:
+            return Verdict("deny", "differs from mcp.lock", f"%mcp pins {name}")
+        if key not in self._changed or self._pins == "off":
+            return None
+        if self._pins == "all" or caller != "user":
+            why = "its definition has changed since it was pinned"
+            return Verdict("deny", why, f"%mcp pins {name} shows how · %mcp pins accept {name}")
+        return Verdict("allow", "", notice=f"{name} has changed since it was pinned: %mcp pins {name}")
+
+    # -- changing it --------------------------------------------------------------------------------------------------
+
+    def say(self, rule: Rule) -> None:
+        """Decide something for this notebook, instead of what was decided of the same pattern."""
+        kept = (known for known in self.said if (known.pattern, known.digest) != (rule.pattern, rule.digest))
+        self.said = (*kept, rule)
+        self._state = object()
+
+    def allow_turn(self, turn: str, rights: Rights, entry: ToolEntry) -> None:
+        """Allow a tool for the rest of a model's answer."""
+        self._turns.setdefault(turn, set()).add((rights.digest, entry.name))
+        self._turns.move_to_end(turn)
+        while len(self._turns) > _MOST_TURNS:
+            self._turns.popitem(last=False)
+
+    def reset(self) -> None:
+        """Take back all that was decided in this notebook."""
+        self.said = ()
+        self._turns.clear()
+        self._state = object()
+
+    def remember(self, rules: tuple[Rule, ...]) -> None:
+        """These are what is remembered now."""
+        if rules != self.remembered:
+            self.remembered = rules
+            self._state = object()
+
+    @property
+    def pins(self) -> PinsMode:
+        """For whom a tool whose definition changed is out of reach: `models`, `all` or nobody (`off`)."""
+        return self._pins
+
+    @pins.setter
+    def pins(self, mode: PinsMode) -> None:
+        self._pins = mode
+        self._state = object()
+
+    def set_changed(self, changed: frozenset[tuple[str, str]], unlocked: frozenset[tuple[str, str]]) -> None:
+        """These tools, by their definition's digest and their name, are not what they were.
+
+        Args:
+            changed: Since they were pinned.
+            unlocked: From what the lock file has.
+        """
+        if (changed, unlocked) != (self._changed, self._unlocked):
+            self._changed, self._unlocked = changed, unlocked
+            self._state = object()

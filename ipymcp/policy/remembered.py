@@ -1,0 +1,53 @@
+"""What was answered "always" and "never", for all of the user's kernels."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ipymcp.policy.rules import Rule
+
+if TYPE_CHECKING:
+    from ipymcp.policy.rules import Decision
+    from ipymcp.state.db import Database
+
+__all__ = ["Remembered"]
+
+_DECISIONS: dict[str, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+
+
+class Remembered:
+    """The rules that outlive the kernel.
+
+    Args:
+        database: Where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def rules(self) -> tuple[Rule, ...]:
+        """All of them, oldest first."""
+        rows = await self._database.aquery("SELECT digest, pattern, decision, server FROM approvals ORDER BY id")
+        return tuple(
+            Rule(pattern, _DECISIONS.get(decision, "ask"), f"always, for {server}" if server else "always", digest)
+            for digest, pattern, decision, server in rows
+        )
+
+    async def keep(self, digest: str, pattern: str, decision: Decision, server: str = "") -> None:
+        """Remember one, instead of what was remembered for the same pattern; it is the newest now.
+
+        Args:
+            digest: Of the definition whose tools it is about; empty for those of any.
+            pattern: As a `Rule`'s.
+            decision: What it decides.
+            server: The server's name, for people.
+        """
+        await self._database.aexecute(
+            "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, decided) VALUES (?, ?, ?, ?, ?)",
+            (digest, pattern, decision, server, time.time()),
+        )
+
+    async def forget(self) -> None:
+        """Forget all of them."""
+        await self._database.aexecute("DELETE FROM approvals")

@@ -1,0 +1,249 @@
+"""Every call: who, what, how long, how it ended. Written in batches, off the calls' way.
+
+A call costs one tuple and one append. A timer on the background loop hands what came since to the database's thread,
+twice a second: a kernel that is killed loses no more than that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ipymcp.protocol import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from sqlite3 import Connection
+    from typing import TypeAlias
+
+    from msgspec import Raw
+
+    from ipymcp.state.db import Database
+
+    HistoryMode: TypeAlias = Literal["sizes", "values", "off"]
+
+__all__ = ["Entry", "History", "Record"]
+
+FLUSH_EVERY = 0.5
+"""Seconds."""
+MOST_ROWS = 100_000
+LONGEST = 30 * 86_400.0
+"""Seconds a row is kept."""
+_MOST_PENDING = 200_000
+_MOST_VALUE = 100_000
+"""Bytes of arguments or of a result that are kept, where values are."""
+_LATER = 1_000_000
+"""Bytes of a result that may be kept until the next batch, to look into it then."""
+_LONGEST_ERROR = 300
+_PRUNE_EVERY = 2_000
+_COLUMNS = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
+
+
+class Record(NamedTuple):
+    """One call that is over, as the hot path has it."""
+
+    began: float
+    """On `time.monotonic`'s clock."""
+    ended: float
+    caller: str
+    server: str
+    tool: str
+    arguments: bytes
+    received: int
+    """The answer's size in bytes."""
+    result: Raw | bytes | None
+    error: Exception | None
+    cell: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One call as it was kept.
+
+    Attributes:
+        time: When it began, in seconds since the epoch.
+        duration: Seconds.
+        caller: `user`, `model` or `app`.
+        sent: The size of the arguments, in bytes of JSON.
+        received: The size of the answer.
+        error: One line; empty where it succeeded.
+        notebook: Its path, or the folder where it is not known.
+        cell: The execution count of the cell that made it.
+        arguments: JSON, where values are kept.
+        result: The same.
+    """
+
+    time: float
+    duration: float
+    caller: str
+    server: str
+    tool: str
+    sent: int
+    received: int
+    error: str
+    notebook: str
+    cell: int | None
+    arguments: bytes | None
+    result: bytes | None
+
+
+class History:
+    """The calls of all of the user's notebooks.
+
+    Args:
+        database: Gives where they are kept; not called before there is something to keep.
+        later: Has a function called after some seconds, from any thread.
+        notebook: Gives the notebook's path.
+        mask: Takes secrets out of a text.
+    """
+
+    def __init__(
+        self,
+        database: Callable[[], Database],
+        later: Callable[[float, Callable[[], None]], None],
+        notebook: Callable[[], str],
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        self.mode: HistoryMode = "sizes"
+        """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
+        self.cell: int | None = None
+        """The execution count of the cell that runs."""
+        self.lost = 0
+        """Calls that were not kept because too many came at once."""
+        self._database = database
+        self._later = later
+        self._notebook = notebook
+        self._mask = mask
+        self._pending: deque[Record] = deque()
+        self._is_due = False
+        self._since_pruned = _PRUNE_EVERY
+        self._clock = time.time() - time.monotonic()
+
+    def add(self, record: Record) -> None:
+        """A call is over; from any thread, at once."""
+        if self.mode == "off":
+            return
+        if len(self._pending) >= _MOST_PENDING:
+            self.lost += 1
+            return
+        if record.received > _LATER:
+            record = _light(record)
+        self._pending.append(record)
+        if not self._is_due:
+            self._is_due = True
+            self._later(FLUSH_EVERY, self.flush)
+
+    def flush(self) -> None:
+        """Hand over what came; it is written soon."""
+        self._is_due = False
+        records: list[Record] = []
+        while self._pending:
+            records.append(self._pending.popleft())
+        if records:
+            self._database().post(lambda connection: self._write(connection, records))
+
+    async def entries(
+        self,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        failed: bool = False,
+        since: float | None = None,
+        limit: int = 200,
+    ) -> list[Entry]:
+        """The last calls, newest first.
+
+        Args:
+            server: A glob over the servers' names.
+            tool: A glob over the tools' names.
+            failed: Those alone that failed.
+            since: Seconds since the epoch.
+            limit: At most so many.
+        """
+        self.flush()
+        conditions = {"server GLOB ?": server, "tool GLOB ?": tool, "time >= ?": since, "error != ?": "" if failed else None}
+        given = {condition: value for condition, value in conditions.items() if value is not None}
+        where = f"WHERE {' AND '.join(given)}" if given else ""
+        sql = f"SELECT {_COLUMNS} FROM history {where} ORDER BY time DESC, id DESC LIMIT ?"
+        return [Entry(*row) for row in await self._database().aquery(sql, (*given.values(), limit))]
+
+    # -- in the database's thread -------------------------------------------------------------------------------------
+
+    def _write(self, connection: Connection, records: list[Record]) -> None:
+        notebook = self._notebook()
+        rows = [self._row(record, notebook) for record in records]
+        places = ", ".join("?" * len(_COLUMNS.split(", ")))
+        connection.executemany(f"INSERT INTO history ({_COLUMNS}) VALUES ({places})", rows)
+        self._since_pruned += len(rows)
+        if self._since_pruned >= _PRUNE_EVERY:
+            self._since_pruned = 0
+            connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
+            connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MOST_ROWS,))
+
+    def _row(self, record: Record, notebook: str) -> tuple[Any, ...]:
+        values = self.mode == "values"
+        return (
+            self._clock + record.began,
+            record.ended - record.began,
+            record.caller,
+            record.server,
+            record.tool,
+            len(record.arguments),
+            record.received,
+            self._mask(_failure(record)),
+            notebook,
+            record.cell,
+            self._kept(record.arguments) if values else None,
+            self._kept(record.result) if values and record.result is not None else None,
+        )
+
+    def _kept(self, value: bytes | Raw) -> bytes:
+        text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
+        return self._mask(text).encode("utf-8", "replace")
+
+
+def _light(record: Record) -> Record:
+    """The same without the bulk of a large answer."""
+    assert record.result is not None
+    failure = _told(record.result)
+    return record._replace(
+        result=bytes(memoryview(record.result)[:_MOST_VALUE]), error=ToolFailure(failure) if failure else record.error
+    )
+
+
+class ToolFailure(Exception):
+    """A tool's answer said that it failed."""
+
+
+def _failure(record: Record) -> str:
+    """Why it failed, one line; empty where it did not."""
+    error = record.error
+    if error is None:
+        told = "" if record.result is None or record.received > _LATER else _told(record.result)
+        return f"ToolError: {told}" if told else ""
+    if isinstance(error, ToolFailure):
+        return f"ToolError: {error}"
+    message = getattr(error, "message", None) or str(error)
+    return f"{type(error).__name__}: {_line(message)}"
+
+
+def _told(result: Raw | bytes) -> str:
+    """What the tool says of its failure, if its answer is one. Looks for the key before it reads the JSON."""
+    data = result if isinstance(result, bytes) else bytes(result)
+    if b'"isError"' not in data:
+        return ""
+    try:
+        answer = wire.decode(data, wire.CallToolResult)
+        if not answer.isError:
+            return ""
+        content: Any = wire.loads(answer.content)
+        return _line(str(content[0]["text"])) or "failed"
+    except (ValueError, LookupError, TypeError):
+        return "failed"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text[: 4 * _LONGEST_ERROR].split())
+    return line if len(line) <= _LONGEST_ERROR else line[:_LONGEST_ERROR] + "…"
