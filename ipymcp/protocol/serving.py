@@ -91,6 +91,11 @@ class Serving:
         self._noise(f"the server withdrew its request {identifier!r}")
         return True
 
+    def withdraw_all(self) -> None:
+        """The session they belong to is over."""
+        for task in self._tasks.values():
+            task.cancel()
+
     def _over(self, identifier: int | str | float) -> None:
         del self._tasks[identifier]
         self._answers.release()

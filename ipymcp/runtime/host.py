@@ -14,10 +14,10 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.errors import ConnectionLost, UnknownName
+from ipymcp.errors import CallError, ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
-from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
+from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter, TaskCall
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
@@ -188,8 +188,12 @@ class Host:
         )
         raise UnknownName(f"there is no server {name!r}", hint=hint)
 
-    def resolve(self, path: str) -> tuple[ServerSession, str]:
+    def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool`, at the longest name of a server; `server__tool` is understood too.
+
+        Args:
+            path: As typed.
+            kind: What it is to name, where that is no tool.
 
         Raises:
             UnknownName: No server of that name.
@@ -203,10 +207,11 @@ class Host:
         if not tool and server in known:
             session = self.sessions[known[server]]
             raise UnknownName(
-                f"{path!r} names a server; a tool is {server}.TOOL", hint=f"its tools: %mcp tools {session.name}"
+                f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
+                hint=f"its {kind}s: %mcp {kind}s {session.name}",
             )
         self.find(server)
-        raise UnknownName(f"there is no tool {path!r}", hint="a tool is named SERVER.TOOL")
+        raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
 
     def entry(self, session: ServerSession, tool: str) -> ToolEntry:
         """One tool of a server, by its own name or what a user types for it.
@@ -244,6 +249,15 @@ class Host:
     ) -> Call[T]:
         """A call not yet sent."""
         return Call(next(self._numbers), session, tool, arguments, options, convert, self._calls)
+
+    def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
+        """Follow a task by its id, from now on."""
+        client = session.require()
+        if not client.takes_tasks:
+            raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
+        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
+        call.submit()
+        return call
 
     def _end_late_calls(self) -> bool:
         calls = list(self.running.values())

@@ -1,35 +1,27 @@
-"""One body of tests over stdio and Streamable HTTP, in both eras: what the transport interface promises."""
+"""One body of tests over stdio, Streamable HTTP and HTTP+SSE, in both eras: what the transport interface promises."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import socket
-import subprocess
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
 
 from ipymcp.errors import ConnectionLost, RpcError
 from ipymcp.protocol import wire
-from ipymcp.protocol.client import Client
-from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.inputs import NoAnswers
 from ipymcp.protocol.negotiation import EraChoice
-from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
-from ipymcp.protocol.transports.http import StreamableHttpTransport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
 from ipymcp.protocol.transports.stdio import StdioTransport
 from tests.environments import server_command
+from tests.serving import free_port
+from tests.transports.connection import PATIENCE, Connection, connected, http, serving, sse
 from tests.transports.proxy import Proxy, proxied
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 30
 
 
 @pytest.fixture
@@ -40,27 +32,17 @@ def anyio_backend() -> str:
 # -- servers ----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def serving(command: list[str], marker: str, **env: str) -> Iterator[str]:
-    """Run an HTTP server; gives the first line of its standard error that holds `marker`, which says that it is up."""
-    with subprocess.Popen(
-        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        line = next(line.strip() for line in process.stderr if marker in line)
-        drain = threading.Thread(target=process.stderr.read, daemon=True)
-        drain.start()
-        try:
-            yield line
-        finally:
-            process.kill()
-            drain.join()
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The SDK's own HTTP server, which speaks both eras."""
     with serving(server_command("sdk2", "--http", "0"), "http://") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def sse_url() -> Iterator[str]:
+    """The SDK's server on the older transport."""
+    with serving(server_command("sdk2", "--sse", "0"), "http://") as url:
         yield url
 
 
@@ -74,14 +56,10 @@ def json_url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def old_url() -> Iterator[str]:
     """A server from npm that knows the handshake only."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [*server_command("everything")[:-1], "streamableHttp"]
     with serving(command, "listening on port", PORT=str(port)):
         yield f"http://127.0.0.1:{port}/mcp"
-
-
-# -- a connection -----------------------------------------------------------------------------------------------------
 
 
 class NoWatch:
@@ -91,106 +69,20 @@ class NoWatch:
     def ended(self, process: ServerProcess) -> None: ...
 
 
-@dataclass
-class Heard:
-    """What the server said of its own accord."""
-
-    changes: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    logged: list[tuple[str, str]] = field(default_factory=list)
-    noises: list[str] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
-
-    def tools_changed(self) -> None:
-        self.changes.put_nowait(None)
-
-    def resources_changed(self) -> None: ...
-
-    def prompts_changed(self) -> None: ...
-
-    def resource_updated(self, uri: str) -> None: ...
-
-    def log(self, level: str, text: str) -> None:
-        self.logged.append((level, text))
-
-    def noise(self, text: str) -> None:
-        self.noises.append(text)
-
-    def stderr(self, lines: list[str]) -> None: ...
-
-    def unreachable(self, reason: str) -> None: ...
-
-    def wants_handshake(self, reason: str) -> None: ...
-
-    def lost(self, reason: str) -> None:
-        self.losses.append(reason)
-
-
-@dataclass
-class Call:
-    """A call in flight."""
-
-    slot: Slot
-    outcome: asyncio.Future[bytes]
-    progress: asyncio.Queue[wire.Progress]
-
-
-@dataclass
-class Connection:
-    client: Client
-    heard: Heard
-
-    def call(self, tool: str, **arguments: object) -> Call:
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[bytes] = loop.create_future()
-        progress: asyncio.Queue[wire.Progress] = asyncio.Queue()
-
-        def deliver(news: wire.Progress | None) -> None:
-            if news is not None:
-                progress.put_nowait(news)
-            elif slot.error is not None:
-                outcome.set_exception(slot.error)
-            else:
-                outcome.set_result(bytes(slot.result or b""))
-
-        slot = Slot(deliver)
-        self.client.call_tool(slot, tool, wire.encode(arguments))
-        return Call(slot, outcome, progress)
-
-    async def ask(self, tool: str, **arguments: object) -> str:
-        """Call a tool and give the first text of its answer."""
-        answer = await asyncio.wait_for(self.call(tool, **arguments).outcome, PATIENCE)
-        return wire.loads(answer)["content"][0]["text"]
-
-
-@contextlib.asynccontextmanager
-async def connected(transport: Transport, era: EraChoice) -> AsyncIterator[Connection]:
-    heard = Heard()
-    client = Client(transport, heard, Identity("ipymcp", "0"), NoAnswers(), tag="sdk2#1")
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await client.open(era)
-        yield Connection(client, heard)
-    finally:
-        await client.aclose()
-
-
 def stdio() -> StdioTransport:
     return StdioTransport(
         Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace()
     )
 
 
-def http(url: str) -> StreamableHttpTransport:
-    return StreamableHttpTransport(url, headers={}, authorizer=None, limit=1_000_000)
-
-
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]
 
 
-@pytest.fixture(params=["stdio legacy", "stdio modern", "http legacy", "http modern"])
-def connect(request: pytest.FixtureRequest, url: str) -> Connect:
+@pytest.fixture(params=["stdio legacy", "stdio modern", "http legacy", "http modern", "sse legacy"])
+def connect(request: pytest.FixtureRequest, url: str, sse_url: str) -> Connect:
     transport, era = request.param.split()
-    return lambda: connected(stdio() if transport == "stdio" else http(url), era)
+    make: dict[str, Callable[[], Transport]] = {"stdio": stdio, "http": lambda: http(url), "sse": lambda: sse(sse_url)}
+    return lambda: connected(make[transport](), era)
 
 
 # -- the one body -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from jsonrpc import envelope_faults, is_id, kind_of, mapping, parse
+from rounds import asked_for
 from session import Request, Session
 from specification import HANDSHAKE, STATELESS, Specification
 
@@ -81,6 +82,10 @@ class Incoming:
 
     def _settle(self, request: Request, result: dict[str, Any]) -> Faults:
         session = self._session
+        if result.get("resultType") == "input_required":
+            request.input_required = result
+            yield from (("rounds", text) for text in asked_for(request, result))
+            return
         if request.method == "server/discover":
             session.discovered = True
             info = mapping(mapping(result.get("_meta")).get("io.modelcontextprotocol/serverInfo"))

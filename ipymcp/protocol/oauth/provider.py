@@ -39,6 +39,14 @@ _MOST_ALIKE = 3
 _AFTER_FAILED_REFRESH = 30.0
 
 
+class _Sent(dict[str, str]):
+    """The headers of one request, and how many logins had failed by then."""
+
+    def __init__(self, headers: Mapping[str, str], failures: int) -> None:
+        super().__init__(headers)
+        self.failures = failures
+
+
 class OAuth:
     """An `Authorizer` for one server.
 
@@ -93,7 +101,7 @@ class OAuth:
             async with self._ahead:
                 await self._refresh_ahead()
         self._uses += 1
-        return self._authorization()
+        return _Sent(self._authorization(), self._failures)
 
     async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
         """The server turned a request away: find a way in.
@@ -107,13 +115,13 @@ class OAuth:
         asked = demand(challenges)
         if status == 403 and asked.error != "insufficient_scope":
             return False
-        failures = self._failures
+        failures = sent.failures if isinstance(sent, _Sent) else self._failures
         async with self._lock:
             await self._load()
             if self._is_answered(asked, sent) or await self._adopt(asked, sent):
                 return True
             if self._failure is not None and self._failures != failures:
-                raise copy.copy(self._failure)  # the login that this request waited for has failed: no second one
+                raise copy.copy(self._failure)  # the login has failed that this request should have had: no second one
             try:
                 await self._get_in(asked)
             except AuthError as error:

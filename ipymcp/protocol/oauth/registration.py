@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["client_for", "configured"]
 
 _NAME = "ipymcp"
-_NO_WAY = 'if it wants a token or a key, give it by "headers", such as {"Authorization": "Bearer ${TOKEN}"}'
+_NO_WAY = (
+    "if it wants a token or a key, load it with --header 'Authorization: Bearer ${TOKEN}', or headers in its definition"
+)
 
 
 def configured(settings: OAuthSettings, server: AuthorizationServer, used: str | None) -> Registration | None:

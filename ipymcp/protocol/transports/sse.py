@@ -61,7 +61,7 @@ class LegacySseTransport:
     async def open(self, receiver: Receiver) -> None:
         """Connect, and learn where to send messages."""
         self._receiver = receiver
-        self._events = EventReader(self._outbox, receiver, self._limit)
+        self._events = EventReader(receiver, self._limit)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._endpoint.add_done_callback(lambda done: done.cancelled() or done.exception())
         await self._link.open(receiver)

@@ -37,6 +37,8 @@ class Cursor:
     def __init__(self) -> None:
         self.last_id = ""
         self.retry: float | None = None
+        self.events = 0
+        """That have come, on all connections."""
         self.failures = 0
         """In a row; set by whoever reconnects."""
 
@@ -56,15 +58,15 @@ class EventReader:
     """Hands the messages in a stream of events on.
 
     Args:
-        outbox: Told which requests have their answers.
         receiver: Gets the messages.
         limit: Most bytes of a message.
+        outbox: Told which requests have their answers, where each is answered by a stream of its own.
     """
 
-    def __init__(self, outbox: Outbox, receiver: Receiver, limit: int) -> None:
-        self._outbox = outbox
+    def __init__(self, receiver: Receiver, limit: int, outbox: Outbox | None = None) -> None:
         self._receiver = receiver
         self._limit = limit
+        self._outbox = outbox
 
     async def read(
         self,
@@ -89,6 +91,7 @@ class EventReader:
 
         def feed(chunk: bytes) -> None:
             for event in parser.feed(chunk):
+                cursor.events += 1
                 if isinstance(event, Oversized):
                     self._on_oversized(event)
                 elif event.type != "message":
@@ -96,7 +99,8 @@ class EventReader:
                         on_other(event)
                 elif event.data:
                     self._receiver.message(event.data, carrier)
-                    self._mark_answered(event.data, post)
+                    if self._outbox is not None:
+                        _mark_answered(self._outbox, event.data, post)
             cursor.last_id = parser.last_id or cursor.last_id
             cursor.retry = cursor.retry if parser.retry is None else parser.retry
 
@@ -110,19 +114,21 @@ class EventReader:
                                 feed(rest)
                     return
 
-    def _mark_answered(self, data: bytes | bytearray, current: Post | None) -> None:
-        for identifier in _answered_ids(data):
-            post = self._outbox.answered(identifier)
-            if post is not None and post is not current and post.task is not None:
-                post.task.cancel()  # its own stream was cut, or is not told
-
     def _on_oversized(self, event: Oversized) -> None:
         identifier = find_id(event.head, event.tail if event.done else b"")
-        post = self._outbox.answered(identifier) if identifier is not None else None
-        if post is not None and identifier is not None:
+        if identifier is not None:
             self._receiver.undelivered(identifier, too_large(self._limit))
+            if self._outbox is not None:
+                self._outbox.answered(identifier)
         if event.done:
             self._receiver.noise(f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}")
+
+
+def _mark_answered(outbox: Outbox, data: bytes | bytearray, current: Post | None) -> None:
+    for identifier in _answered_ids(data):
+        post = outbox.answered(identifier)
+        if post is not None and post is not current and post.task is not None:
+            post.task.cancel()  # its own stream was cut, or says nothing
 
 
 def _answered_ids(data: bytes | bytearray) -> list[RequestId]:
