@@ -180,10 +180,10 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
             ],
         ),
         (
-            "%mcp load https://example.org/mcp",
+            "%mcp load docs https://127.0.0.1:1/mcp --header Authorization",
             [
-                "McpError: https://example.org/mcp is a remote server, which ipymcp does not reach yet",
-                "  load one that has a command · in: %mcp load https://example.org/mcp",
+                "McpError: --header Authorization: no value",
+                "  write --header 'Name: value' · in: %mcp load docs https://127.0.0.1:1/mcp --header Authorization",
             ],
         ),
         (

@@ -29,6 +29,12 @@ RESULTS = {
     "server/discover": "DiscoverResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
+    "resources/list": "ListResourcesResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+    "resources/read": "ReadResourceResult",
+    "prompts/list": "ListPromptsResult",
+    "prompts/get": "GetPromptResult",
+    "completion/complete": "CompleteResult",
     "ping": "EmptyResult",
     "logging/setLevel": "EmptyResult",
 }
