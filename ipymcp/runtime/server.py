@@ -177,6 +177,8 @@ class ServerSession:
                 f"cannot be reached since {since}", server=self.name, hint="it is looked for; %mcp shows"
             )
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
+        if self.state is State.RESTARTING:
+            raise ConnectionLost("is restarting", server=self.name, hint=hint)
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
 
     @property
