@@ -405,6 +405,8 @@ class ServerSession:
                 for call in list(self._services.running.values()):
                     if call.session is self:
                         clocks.enter_context(call.owing())
+                if self._link is not None:
+                    clocks.enter_context(self._link.client.held())
                 if self.start_under_way is not None:
                     await clocks.enter_async_context(self.start_under_way.paused())
                 yield
