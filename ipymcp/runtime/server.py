@@ -177,6 +177,8 @@ class ServerSession:
                 f"cannot be reached since {since}", server=self.name, hint="it is looked for; %mcp shows"
             )
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
+        if self.state is State.RESTARTING:
+            raise ConnectionLost("is restarting", server=self.name, hint=hint)
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
 
     @property
@@ -403,6 +405,8 @@ class ServerSession:
                 for call in list(self._services.running.values()):
                     if call.session is self:
                         clocks.enter_context(call.owing())
+                if self._link is not None:
+                    clocks.enter_context(self._link.client.held())
                 if self.start_under_way is not None:
                     await clocks.enter_async_context(self.start_under_way.paused())
                 yield
