@@ -14,7 +14,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipymcp.errors import CallTimeout, ConnectionLost, McpError
+from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
 from ipymcp.protocol import eras, wire
 from ipymcp.protocol.background import Background
 from ipymcp.protocol.clocks import Clocks
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from ipymcp.errors import RpcError
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.inputs import Responder
     from ipymcp.protocol.negotiation import EraChoice
@@ -291,7 +290,7 @@ class Client:
 
     def call_off(self, slot: Slot, reason: str) -> None:
         """Tell the server that nobody waits for the request last sent for this slot."""
-        if self._reopening.is_under_way and self._reopening.drop(slot.id):
+        if not self._reopening.is_open and self._reopening.drop(slot.id):
             return
         if slot.method != "initialize" and not self._transport.abort(slot.id):
             with contextlib.suppress(ConnectionLost):
@@ -355,6 +354,10 @@ class Client:
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
+        if not self._reopening.is_open and slot.method != "initialize":
+            message = Message(frame, "request", slot.id, slot.method, headers)
+            if self._reopening.hold(message):
+                return
         self._send(frame, "request", slot.id, slot.method, headers)
 
     def _send(
@@ -366,10 +369,7 @@ class Client:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         """Where every frame goes out."""
-        message = Message(frame, kind, identifier, method, headers)
-        if self._reopening.is_under_way and method != "initialize" and self._reopening.hold(message):
-            return
-        self._transport.send(message)
+        self._transport.send(Message(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
         return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
@@ -383,7 +383,9 @@ class Client:
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """One request failed in the transport (called by it)."""
-        self._peer.fail(identifier, error)
+        slot = self._peer.slot(identifier)
+        if slot is None or not isinstance(error, RpcError) or not self.continuations.remedy(slot, error):
+            self._peer.fail(identifier, error)
 
     def expired(self, message: Message) -> None:
         """The server has forgotten our session (called by the transport)."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from ipymcp.errors import CallError, CallTimeout, ConnectionLost, RpcError
 from ipymcp.protocol import wire
 from ipymcp.protocol.inputs import Responder
 from ipymcp.protocol.negotiation import EraChoice
+from ipymcp.protocol.transports.http import StreamableHttpTransport
 from tests.clients import ANSWERS, EVERYTHING, PATIENCE, Connection, Person, connected, stdio
 from tests.environments import server_command
 
@@ -46,11 +50,34 @@ def raw(era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connec
 Ask = Callable[[Responder], AbstractAsyncContextManager[Connection]]
 
 
-@pytest.fixture(params=["sdk1", "sdk2 legacy", "sdk2 modern"])
-def official(request: pytest.FixtureRequest) -> Ask:
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[dict[int, str]]:
+    """The same servers over HTTP, by the number of their SDK."""
+    with contextlib.ExitStack() as stack:
+        processes: dict[int, subprocess.Popen[str]] = {}
+        for number in (1, 2):
+            command = [server_command(f"sdk{number}")[0], str(SERVERS / f"sdk{number}_asks.py"), "--http", "0"]
+            processes[number] = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+            stack.callback(processes[number].terminate)
+        urls: dict[int, str] = {}
+        for number, process in processes.items():
+            assert process.stderr is not None
+            urls[number] = process.stderr.readline().strip()
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+        yield urls
+
+
+def over_http(url: str, era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
+    return connected(StreamableHttpTransport(url, headers={}, authorizer=None, limit=1_000_000), era, person)
+
+
+@pytest.fixture(params=["sdk1", "sdk2 legacy", "sdk2 modern", "sdk1 http", "sdk2 legacy http", "sdk2 modern http"])
+def official(request: pytest.FixtureRequest, addresses: dict[int, str]) -> Ask:
     """Opens a client on a server of the official SDK."""
-    name, _, era = request.param.partition(" ")
-    return lambda person: sdk(int(name[-1]), era or "legacy", person)
+    number, era = int(request.param[3]), "modern" if "modern" in request.param else "legacy"
+    if "http" in request.param:
+        return lambda person: over_http(addresses[number], era, person)
+    return lambda person: sdk(number, era, person)
 
 
 # -- the official SDK's servers ---------------------------------------------------------------------------------------
@@ -59,6 +86,7 @@ def official(request: pytest.FixtureRequest) -> Ask:
 async def test_everything_a_server_may_ask_for_is_answered(official: Ask) -> None:
     person = Person()
     async with official(person) as connection:
+        await connection.client.list_tools(timeout=PATIENCE)
         assert await connection.call("ask_form").text() == "Ada is 36"
         assert await connection.call("ask_model").text() == "tiny: Paris"
         assert await connection.call("ask_roots").text() == "file:///notebooks"
@@ -373,14 +401,18 @@ async def test_new_roots_are_announced_where_that_was_declared() -> None:
 # -- servers that push on a stateless connection ----------------------------------------------------------------------
 
 
-async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake() -> None:
-    async with sdk(2, "auto", Person()) as connection:
+@pytest.mark.parametrize("way", ["stdio", "http"])
+async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake(way: str, addresses: dict[int, str]) -> None:
+    def to_server(era: EraChoice) -> AbstractAsyncContextManager[Connection]:
+        return sdk(2, era, Person()) if way == "stdio" else over_http(addresses[2], era, Person())
+
+    async with to_server("auto") as connection:
         with pytest.raises(CallError) as caught:
             await connection.call("push").text()
         assert "back-channel" in caught.value.message
         assert caught.value.hint == "its session is opened anew with a handshake: call it again"
         assert connection.heard.wishes.get_nowait() == "it asks for something without a handshake"
-    async with sdk(2, "legacy", Person()) as connection:
+    async with to_server("legacy") as connection:
         assert await connection.call("push").text() == "Ada is 36"
 
 
