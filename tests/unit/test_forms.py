@@ -181,4 +181,6 @@ def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
     typed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Prompts().visit(UrlQuestion("server", None, "", "https://\u0430\u0440\u0440\u04cf\u0435.com/"))
-    assert capsys.readouterr().out.startswith("server asks you to visit \u0430\u0440\u0440\u04cf\u0435.com (xn--80ak6aa92e.com):\n")
+    assert capsys.readouterr().out.startswith(
+        "server asks you to visit \u0430\u0440\u0440\u04cf\u0435.com (xn--80ak6aa92e.com):\n"
+    )
