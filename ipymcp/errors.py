@@ -3,13 +3,14 @@
     McpError
     ├── ConfigError                      a file or a definition is wrong: mend it
     ├── UnknownName                      no such server or tool (also an AttributeError and a KeyError)
-    ├── PolicyError                      the tool is switched off: %mcp enable
+    ├── PolicyError                      a rule forbids it, or nobody agreed to it: %mcp policy explain
     ├── LoopError                        called where waiting would deadlock, or in a forked child
     ├── ServerError                      the server cannot be used now: start it, or read its log
     │   ├── StartError                   it did not start (also the class of every reason below it)
     │   │   └── CommandNotFound          there is no such program
     │   ├── ServerStopped                it is stopped or disabled
     │   ├── ConnectionLost               it died, closed its output, or cannot be reached
+    │   ├── TrustError                   it may not run before you agreed: %mcp start asks
     │   ├── AuthError                    it wants a login, and there is none: %mcp start asks again
     │   └── ProtocolError                it said what MCP does not allow
     └── CallError                        this call failed; the server goes on
@@ -56,6 +57,7 @@ __all__ = [
     "ServerStopped",
     "StartError",
     "ToolError",
+    "TrustError",
     "UnknownName",
 ]
 
@@ -137,7 +139,7 @@ class UnknownName(McpError, AttributeError, KeyError):
 
 
 class PolicyError(McpError):
-    """The tool or server is switched off in this notebook. The hint says how to switch it on."""
+    """A rule forbids the call, or it needs a consent that was not given. The message names the rule."""
 
 
 class LoopError(McpError, RuntimeError):
@@ -178,6 +180,10 @@ class ServerStopped(ServerError):
 
 class ConnectionLost(ServerError):
     """The server died or closed its output. A call in flight is never sent again by itself."""
+
+
+class TrustError(ServerError):
+    """The server is defined in a project, or in a file that changed, and the user has not agreed that it may run."""
 
 
 class AuthError(ServerError):

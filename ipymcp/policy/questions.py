@@ -1,0 +1,80 @@
+"""What the user is asked before something runs, and the answers there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from ipymcp.policy.rules import Caller
+
+__all__ = [
+    "ApprovalAnswer",
+    "ApprovalQuestion",
+    "Candidate",
+    "TrustAnswer",
+    "TrustQuestion",
+    "WantedCall",
+]
+
+ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "always", "never", "no"]
+"""Allow this once; its tools for the rest of the model's answer; all tools of the server in this notebook; its tools in
+this notebook; its tools from now on. Deny its tools from now on; deny this once."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCall:
+    """A call that somebody wants to make."""
+
+    server: str
+    tool: str
+    arguments: bytes
+    """A JSON object, as it would be sent."""
+    caller: Caller
+    why: str
+    """The rule that says to ask."""
+    hints: str
+    """What is known of what the tool does; empty if nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalQuestion:
+    """May these calls be made? They were asked for at once, and one answer is for all of them."""
+
+    calls: tuple[WantedCall, ...]
+    answers: tuple[ApprovalAnswer, ...]
+    """Those that make sense here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A server that would run if the user agreed."""
+
+    name: str
+    digest: str
+    lines: tuple[str, ...]
+    """All of its definition, secret-looking literals masked, and what its variables give to whom."""
+    dangers: tuple[str, ...]
+    """What is dangerous in it."""
+    secrets: tuple[str, ...]
+    """The kept secrets that it wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustQuestion:
+    """May these servers of a file run?"""
+
+    file: str
+    why: str
+    """Why it is asked: a project's file, or the user's own that changed."""
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrustAnswer:
+    """What the user agreed to."""
+
+    servers: frozenset[str] = frozenset()
+    """Names of those that may run."""
+    secrets: frozenset[tuple[str, str]] = frozenset()
+    """Servers' names and the secrets they may have."""

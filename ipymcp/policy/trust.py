@@ -1,0 +1,224 @@
+"""Which servers may run: those that the user typed, and those whose definition the user has seen and agreed to.
+
+What was agreed to is remembered by the definition's digest. `IPYMCP_TRUST` speaks where nobody can be asked: `all`,
+`none`, or digests (their first twelve characters will do), separated by commas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import TrustError
+from ipymcp.policy.questions import Candidate, TrustAnswer, TrustQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.state.db import Database
+
+__all__ = ["VARIABLE", "Agreement", "Trust"]
+
+VARIABLE = "IPYMCP_TRUST"
+_SHORTEST = 12
+_REVOKED = "revoked "
+"""Before the digest of an entry of the user's own file: it stays known, and is asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What the user agreed to, once."""
+
+    digest: str
+    server: str
+    file: str
+    secrets: frozenset[str]
+    decided: float
+    """Seconds since the epoch."""
+
+
+class Trust:
+    """What may run. All of it belongs to the background loop.
+
+    Args:
+        database: Keeps agreements.
+        ask: Brings a question to the user; None comes back where nobody can be asked, or nobody answered.
+    """
+
+    def __init__(
+        self,
+        database: Callable[[], Database],
+        ask: Callable[[TrustQuestion], Awaitable[TrustAnswer | None]],
+    ) -> None:
+        self._database = database
+        self._ask = ask
+        self._here: set[str] = set()
+        """Digests that `--trust` spoke for, in this process."""
+
+    # -- before servers are started -----------------------------------------------------------------------------------
+
+    async def consider(self, definitions: Iterable[ServerDefinition], *, agreed: bool = False) -> None:
+        """Ask about those that need it: one question a file. Whoever is not agreed to is refused by `require`.
+
+        Args:
+            definitions: What is about to be started.
+            agreed: The user says so in the cell: all but their secrets.
+        """
+        files: dict[str, list[tuple[ServerDefinition, str]]] = {}
+        for definition in definitions:
+            if definition.source.scope not in ("project", "user"):
+                continue
+            digest = await asyncio.to_thread(definition.digest)
+            if agreed:
+                self._here.add(digest)
+            if await self._missing(definition, digest) is not None:
+                files.setdefault(str(definition.source), []).append((definition, digest))
+        for file, found in files.items():
+            if _variable() != "none":
+                await self._ask_about(file, found)
+
+    async def require(self, definition: ServerDefinition) -> str:
+        """Let a server be started that may be.
+
+        Returns:
+            Its definition's digest.
+
+        Raises:
+            TrustError: It may not.
+        """
+        digest = await asyncio.to_thread(definition.digest)
+        if definition.source.scope in ("project", "user"):
+            missing = await self._missing(definition, digest)
+            if missing is not None:
+                name = definition.name
+                hint = f"%mcp start {name} asks; {VARIABLE}={digest[:_SHORTEST]} where nobody can be asked"
+                raise TrustError(missing, server=name, hint=hint)
+        return digest
+
+    async def _missing(self, definition: ServerDefinition, digest: str) -> str | None:
+        """What a definition lacks to be run; None if nothing."""
+        word = _variable()
+        is_own = definition.source.scope == "user"
+        if word == "all" or (word not in ("", "none") and _is_named(digest, word)):
+            return None
+        if is_own and await self._is_first_seen(definition, digest):
+            return None
+        if word == "none" and not is_own:
+            return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
+        known = await self.agreement(digest)
+        if known is None and digest not in self._here:
+            if is_own:
+                return f"needs your trust: its entry in {definition.source} has changed"
+            return f"needs your trust: {definition.source} belongs to a project"
+        return None if is_own else self._missing_secret(definition, known)
+
+    @staticmethod
+    def _missing_secret(definition: ServerDefinition, known: Agreement | None) -> str | None:
+        from ipymcp.config.trust import wanted_secrets
+
+        for name in wanted_secrets(definition):
+            if known is None or name not in known.secrets:
+                return f"needs your consent to be given your secret {name!r}"
+        return None
+
+    async def _is_first_seen(self, definition: ServerDefinition, digest: str) -> bool:
+        """Whether this entry of the user's own file was never seen before: then it is taken as it is."""
+        rows = await self._database().aquery(
+            "SELECT 1 FROM trust WHERE file = ? AND server = ? AND is_own LIMIT 1",
+            (str(definition.source), definition.name),
+        )
+        if rows:
+            return False
+        await self.agree(definition, digest)
+        return True
+
+    async def _ask_about(self, file: str, found: Sequence[tuple[ServerDefinition, str]]) -> None:
+        from ipymcp.config.dangers import dangers
+        from ipymcp.config.trust import described, wanted_secrets
+
+        is_own = found[0][0].source.scope == "user"
+        candidates = tuple(
+            Candidate(
+                definition.name,
+                digest,
+                tuple(described(definition)),
+                tuple(dangers(definition)),
+                () if is_own else wanted_secrets(definition),
+            )
+            for definition, digest in found
+        )
+        why = "is your own, and what it says of these has changed" if is_own else "belongs to a project"
+        answer = await self._ask(TrustQuestion(file, why, candidates)) or TrustAnswer()
+        for definition, digest in found:
+            if definition.name in answer.servers:
+                secrets = [secret for server, secret in answer.secrets if server == definition.name]
+                await self.agree(definition, digest, secrets)
+
+    # -- what is remembered -------------------------------------------------------------------------------------------
+
+    async def agree(self, definition: ServerDefinition, digest: str | None = None, secrets: Sequence[str] = ()) -> None:
+        """Remember that a definition may run: the user has agreed to it, or has had us write it.
+
+        Args:
+            definition: What.
+            digest: Its digest, where that is at hand.
+            secrets: Those of its kept secrets that it may have.
+        """
+        digest = digest or await asyncio.to_thread(definition.digest)
+        is_own = definition.source.scope == "user"
+        await self._database().aexecute(
+            "INSERT OR REPLACE INTO trust (digest, server, file, is_own, secrets, decided) VALUES (?, ?, ?, ?, ?, ?)",
+            (digest, definition.name, str(definition.source), is_own, json.dumps(sorted(secrets)), time.time()),
+        )
+
+    async def agreement(self, digest: str) -> Agreement | None:
+        """What was agreed to of a definition."""
+        return next(iter(await self._agreements("digest = ?", digest)), None)
+
+    async def agreements(self) -> list[Agreement]:
+        """All that was agreed to, oldest first."""
+        return await self._agreements("digest NOT LIKE ?", f"{_REVOKED}%")
+
+    async def revoke(self, named: str | None) -> list[Agreement]:
+        """Take back what was agreed to.
+
+        Args:
+            named: A server's name, a file, or a digest, of which twelve characters will do; None for all.
+
+        Returns:
+            What was taken back.
+        """
+        agreed = await self.agreements()
+        gone = [one for one in agreed if named is None or named in (one.server, one.file) or _is_named(one.digest, named)]
+        for one in gone:
+            self._here.discard(one.digest)
+            await self._database().aexecute("DELETE FROM trust WHERE digest = ? AND NOT is_own", (one.digest,))
+            await self._database().aexecute(
+                "UPDATE OR REPLACE trust SET digest = ? WHERE digest = ?", (_REVOKED + one.digest, one.digest)
+            )
+        return gone
+
+    async def _agreements(self, condition: str, value: str) -> list[Agreement]:
+        rows = await self._database().aquery(
+            f"SELECT digest, server, file, secrets, decided FROM trust WHERE {condition} ORDER BY decided", (value,)
+        )
+        return [
+            Agreement(digest, server, file, frozenset(json.loads(secrets)), decided)
+            for digest, server, file, secrets, decided in rows
+        ]
+
+
+def _variable() -> str:
+    """What `IPYMCP_TRUST` says: `all`, `none`, digests, or nothing."""
+    return os.environ.get(VARIABLE, "").strip()
+
+
+def _is_named(digest: str, words: str) -> bool:
+    """Whether a digest, or enough of its beginning, is among words separated by commas."""
+    found = (word.strip().lower() for word in words.split(","))
+    return any(len(word) >= _SHORTEST and digest.startswith(word) for word in found)
