@@ -35,7 +35,8 @@ _DECIDING = re.compile(
     re.I,
 )
 _TRAFFIC = re.compile(
-    r"(https?|all)_proxy|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE", re.I
+    r"(https?|all)_proxy|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE",
+    re.I,
 )
 _SOURCES = re.compile(r"--(extra-)?index(-url)?|--registry|--find-links|--default-index", re.I)
 _BARE = re.compile(r"https?://|^-")

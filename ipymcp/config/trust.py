@@ -51,7 +51,9 @@ def masked(text: str, name: str = "") -> str:
     if name and looks_secret(name):
         return "".join(part if _VARIABLE.fullmatch(part) else _hidden(part) for part in _VARIABLE.split(text))
     text = _USERINFO.sub(lambda match: match[0].replace(match[1], masked(match[1], "password")), text)
-    text = _PARAMETER.sub(lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0], text)
+    text = _PARAMETER.sub(
+        lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0], text
+    )
     text = _SECRET_VALUE.sub(lambda match: _dots(match[0]), text)
     return _RANDOM.sub(lambda match: _dots(match[0]), text)
 

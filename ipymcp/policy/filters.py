@@ -5,8 +5,6 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import PolicyError
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -58,19 +56,3 @@ class Filters:
             if is_named(entry, pattern):
                 found = None if allowed else pattern
         return found
-
-    def check(self, entry: ToolEntry) -> None:
-        """Let an enabled tool pass.
-
-        Raises:
-            PolicyError: It is switched off; the message names the pattern.
-        """
-        pattern = self.forbidding(entry)
-        if pattern is not None:
-            by = "" if pattern == f"{entry.server}.{entry.name}" else f" by {pattern!r}"
-            raise PolicyError(
-                f"is disabled{by}",
-                server=entry.server,
-                tool=entry.name,
-                hint=f"%mcp enable {entry.server}.{entry.name}",
-            )

@@ -194,7 +194,9 @@ class Trust:
             What was taken back.
         """
         agreed = await self.agreements()
-        gone = [one for one in agreed if named is None or named in (one.server, one.file) or _is_named(one.digest, named)]
+        gone = [
+            one for one in agreed if named is None or named in (one.server, one.file) or _is_named(one.digest, named)
+        ]
         for one in gone:
             self._here.discard(one.digest)
             await self._database().aexecute("DELETE FROM trust WHERE digest = ? AND NOT is_own", (one.digest,))

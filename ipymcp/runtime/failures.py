@@ -11,6 +11,7 @@ from ipymcp.errors import (
     ConnectionLost,
     HttpError,
     McpError,
+    PolicyError,
     ProtocolError,
     RpcError,
     ServerError,
@@ -28,7 +29,7 @@ _TOO_MANY = 429
 
 def start_failure(error: McpError, definition: ServerDefinition) -> McpError:
     """What a failure means for the start it came in."""
-    if isinstance(error, (AuthError, ConfigError, ProtocolError, StartError)):
+    if isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
         return error
     what = "did not start" if definition.command is not None else "could not be opened"
     return StartError(f"{what}: {error.message}", hint=error.hint)

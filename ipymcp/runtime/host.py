@@ -14,12 +14,13 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.errors import CallError, ConnectionLost, UnknownName
+from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
 from ipymcp.runtime.calls import Call
 from ipymcp.runtime.events import Events
+from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
@@ -28,6 +29,9 @@ from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
 from ipymcp.runtime.task_calls import TaskCall
+from ipymcp.state.db import Database
+from ipymcp.state.folder import state_folder
+from ipymcp.state.history import History
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -69,7 +73,10 @@ class Host:
         self._reaper = Reaper()
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
-        self._calls = CallServices(self.loop, self.handlers, self.running, self.answers)
+        self._state: Database | None = None
+        self.history = History(lambda: self.state, self._later, self._notebook)
+        self.guard = Guard(self.loop, self.desk, lambda: self.state)
+        self._calls = CallServices(self.loop, self.handlers, self.running, self.answers, self.history)
         self._services = Services(
             loop=self.loop,
             reaper=self._reaper,
@@ -81,6 +88,7 @@ class Host:
             desk=self.desk,
             answers=self.answers,
             running=self.running,
+            guard=self.guard,
             token_store=tokens,
         )
         self.loop.watch(self._end_late_calls)
@@ -88,7 +96,9 @@ class Host:
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
-    async def load(self, definitions: Iterable[ServerDefinition], *, wait: bool = True) -> list[ServerSession]:
+    async def load(
+        self, definitions: Iterable[ServerDefinition], *, wait: bool = True, trusted: bool = False
+    ) -> list[ServerSession]:
         """Have these servers, started. A second identical load is a no-op; a changed one restarts.
 
         Whoever stops waiting leaves them starting.
@@ -96,7 +106,11 @@ class Host:
         Args:
             definitions: What to run.
             wait: Until each is ready or has failed.
+            trusted: The user has seen them, and says so.
         """
+        definitions = list(definitions)
+        await self.guard.refresh()
+        await self._consider((one for one in definitions if not one.disabled), trusted=trusted)
         sessions = await asyncio.shield(self.loop.spawn(self._have_all(definitions), "ipymcp-load"))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
@@ -105,6 +119,7 @@ class Host:
     async def start(self, names: Sequence[str]) -> list[ServerSession]:
         """Start these, and wait until each is ready or has failed."""
         sessions = [self.find(name) for name in names]
+        await self._consider(session.definition for session in sessions)
         for session in sessions:
             session.start()
         await asyncio.gather(*(session.settled() for session in sessions))
@@ -143,6 +158,10 @@ class Host:
         elif old is not None:
             await old.stop()
         return session
+
+    async def _consider(self, definitions: Iterable[ServerDefinition], *, trusted: bool = False) -> None:
+        """Ask about those that may not run yet."""
+        await self.guard.trust.consider(definitions, agreed=trusted)
 
     def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
         """Have servers told of other folders, from any thread.
@@ -244,13 +263,22 @@ class Host:
     def new_call(
         self,
         session: ServerSession,
-        tool: str,
+        entry: ToolEntry,
         arguments: bytes,
         options: CallOptions,
         convert: Callable[[Raw], T],
     ) -> Call[T]:
-        """A call not yet sent."""
-        return Call(next(self._numbers), session, tool, arguments, options, convert, self._calls)
+        """A call not yet sent.
+
+        Raises:
+            PolicyError: It may not be made.
+        """
+        try:
+            consent = self.guard.permit(session, entry, options, arguments)
+        except PolicyError as error:
+            self.history.refused(session.name, entry.name, arguments, options.caller, error)
+            raise
+        return Call(next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent)
 
     def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
         """Follow a task by its id, from now on."""
@@ -276,6 +304,26 @@ class Host:
     def presenter(self, presenter: Presenter | None) -> None:
         self._calls.presenter = presenter
 
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> Database:
+        """What outlives the kernel."""
+        if self._state is None:
+            self._state = Database(state_folder() / "state.db")
+        return self._state
+
+    def _later(self, delay: float, function: Callable[[], None]) -> None:
+        self.loop.call(self.loop.loop.call_later, delay, function)
+
+    def _notebook(self) -> str:
+        return os.environ.get("JPY_SESSION_NAME") or self.folder
+
+    def _close_state(self) -> None:
+        self.history.flush()
+        if self._state is not None:
+            self._state.close()
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def _stop_all(self) -> None:
@@ -294,6 +342,7 @@ class Host:
         await asyncio.to_thread(self._end_threads)
 
     def _end_threads(self) -> None:
+        self._close_state()
         self._reaper.close()
         self.loop.stop()
         self.handlers.stop()
@@ -304,6 +353,7 @@ class Host:
             return
         self.loop.freeze()
         self._reaper.end_all([session.close_input for session in self.sessions.values()])
+        self._close_state()
 
     def close_in_fork(self) -> None:
         """In a forked child: the servers are the parent's. Let go of their pipes."""

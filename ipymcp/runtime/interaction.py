@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.runtime.places import Place, Places
 
 __all__ = [
@@ -114,6 +115,14 @@ class Interaction(Protocol):
             The empty string once the browser has come back, the address it went to if the user gave that, or None if
             the user refuses or nobody can answer.
         """
+        ...
+
+    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
+        """Have the user look at servers and say which may run; None if nobody can answer."""
+        ...
+
+    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        """Have the user say whether calls may be made; None if nobody can answer."""
         ...
 
 

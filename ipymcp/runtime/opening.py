@@ -102,7 +102,7 @@ class Opener:
                 changing = changing_lists(link.client.capabilities)
                 if link.client.era.kind == "stateless" and changing:
                     link.subscription = link.client.listen(changing)  # before they are read: no change falls between
-                self._session.adopt(await link.client.list_tools(timeout=None))
+                await self._session.adopt(await link.client.list_tools(timeout=None))
         except TimeoutError as error:
             await link.client.aclose("the start failed")
             raise StartError(f"did not answer within {seconds:g} s") from error

@@ -29,7 +29,7 @@ async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None
         await asyncio.sleep(pause)
         link.tools_dirty.clear()
         try:
-            session.adopt(await link.client.list_tools(timeout=session.definition.timeout))
+            await session.adopt(await link.client.list_tools(timeout=session.definition.timeout))
         except ConnectionLost:
             return
         except McpError as error:

@@ -17,8 +17,9 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
+from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped, TrustError
 from ipymcp.runtime import catalog as catalogs
+from ipymcp.policy.rules import rights_of
 from ipymcp.runtime.calling import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
@@ -73,6 +74,8 @@ class ServerSession:
         self.numbers = itertools.count(1)
         """Of its connections."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
+        self.rights = rights_of(definition)
+        """What its definition says of its tools."""
         self._services = services
         self._link: Link | None = None
         self._log_start = 0
@@ -137,6 +140,8 @@ class ServerSession:
         await self._end_predecessor()
         if self._owner is owner:
             self.error = None
+            if state is State.DISABLED:  # it lists nothing
+                self.catalog = catalogs.EMPTY
             self._move(state)
 
     async def _end_predecessor(self) -> None:
@@ -252,7 +257,12 @@ class ServerSession:
         failures, was_ready = 0, False
         while True:
             try:
+                digest = await self._services.guard.trust.require(self.definition)
+                self.rights = rights_of(self.definition, digest)
                 link = await self._start(opener)
+            except TrustError as error:
+                self._give_up(State.NEEDS_TRUST, self.explain(error))
+                return
             except AuthError as error:
                 self._give_up(State.NEEDS_AUTH, self.explain(error))
                 return
@@ -331,8 +341,17 @@ class ServerSession:
         self._link = link
         self._log_start = self.log.total
 
-    def adopt(self, definitions: list[ToolDefinition]) -> None:
-        """These are its tools now."""
+    async def adopt(self, definitions: list[ToolDefinition]) -> None:
+        """These are its tools now.
+
+        Raises:
+            PolicyError: It is starting, and is not what the lock file says.
+        """
+        changed = await self._services.guard.pinning.compare(
+            self.rights.digest, self.name, definitions, starting=self.client is None
+        )
+        for name in changed:
+            self.log.add("host", "warning", f"{name} has changed since it was pinned: %mcp pins {self.name}.{name}")
         old = self.catalog
         new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.answers import Answers
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.events import Events
+    from ipymcp.runtime.guard import Guard
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
@@ -61,6 +62,8 @@ class Services:
     answers: Answers
     running: dict[int, Call[Any]]
     """The calls now in progress, of all sessions."""
+    guard: Guard
+    """What may run, and what may be called."""
     token_store: TokenStore | None = None
     """Where logins are kept; made at the first, in memory, where none is given."""
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])

@@ -135,6 +135,11 @@ class History:
             self._is_due = True
             self._later(FLUSH_EVERY, self.flush)
 
+    def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
+        """A call was not allowed."""
+        now = time.monotonic()
+        self.add(Record(now, now, caller, server, tool, arguments, 0, None, error, self.cell))
+
     def flush(self) -> None:
         """Hand over what came; it is written soon."""
         self._is_due = False
@@ -163,7 +168,12 @@ class History:
             limit: At most so many.
         """
         self.flush()
-        conditions = {"server GLOB ?": server, "tool GLOB ?": tool, "time >= ?": since, "error != ?": "" if failed else None}
+        conditions = {
+            "server GLOB ?": server,
+            "tool GLOB ?": tool,
+            "time >= ?": since,
+            "error != ?": "" if failed else None,
+        }
         given = {condition: value for condition, value in conditions.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
         sql = f"SELECT {_COLUMNS} FROM history {where} ORDER BY time DESC, id DESC LIMIT ?"
@@ -231,7 +241,7 @@ def _failure(record: Record) -> str:
 
 def _told(result: Raw | bytes) -> str:
     """What the tool says of its failure, if its answer is one. Looks for the key before it reads the JSON."""
-    data = result if isinstance(result, bytes) else bytes(result)
+    data = bytes(result)
     if b'"isError"' not in data:
         return ""
     try:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
-from ipymcp.policy.filters import Filters, is_named
+from ipymcp.policy.filters import is_named
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
 from ipymcp.tools.asked import gather
@@ -47,8 +47,8 @@ class Mcp(Live):
     def __init__(self, host: Host) -> None:
         self._host = host
         host.desk.interaction = Prompts()
-        self._filters = Filters()
-        self._factory = ToolFactory(host, self._filters.check)
+        self._filters = host.guard.policy.filters
+        self._factory = ToolFactory(host)
 
     @property
     def _loop(self) -> BackgroundLoop:

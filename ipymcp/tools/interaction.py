@@ -15,6 +15,7 @@ from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.runtime.interaction import FormQuestion, LoginQuestion, UrlQuestion
 
 __all__ = ["Prompts"]
@@ -100,6 +101,24 @@ class Prompts:
                 if question.redirected is not None and question.redirected.wait(_BACK_IN):
                     return ""
                 _say("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")
+        except _NOBODY:
+            return None
+
+    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
+        """Show servers, and ask which may run."""
+        from ipymcp.tools.consent import ask_trust
+
+        try:
+            return ask_trust(question)
+        except _NOBODY:
+            return None
+
+    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        """Show calls, and ask whether they may be made."""
+        from ipymcp.tools.consent import ask_approval
+
+        try:
+            return ask_approval(question)
         except _NOBODY:
             return None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.calling import CallOptions
     from ipymcp.runtime.calls import Call
@@ -40,12 +41,10 @@ class ToolFactory:
 
     Args:
         host: Where calls go.
-        check: Called with a tool before each call; raises `PolicyError` where it must not be.
     """
 
-    def __init__(self, host: Host, check: Callable[[ToolEntry], None]) -> None:
+    def __init__(self, host: Host) -> None:
         self.host = host
-        self.check = check
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._classes: dict[tuple[str, str], tuple[ToolEntry, type[Tool], type[AsyncTool]]] = {}
 
@@ -124,6 +123,8 @@ class Tool(Live):
         timeout: float | None = None,
         on_progress: Callable[[Progress], Any] | None = None,
         as_task: bool | None = None,
+        caller: Caller | None = None,
+        turn: str | None = None,
     ) -> Tool:
         """The same tool, called otherwise.
 
@@ -131,8 +132,10 @@ class Tool(Live):
             timeout: Seconds it may go without progress.
             on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
             as_task: Make the call a task, which `.submit(…).leave()` leaves to itself, where the tool may be one.
+            caller: On whose behalf: `user`, or `model` or `app`, whose calls you are asked about.
+            turn: Names the model's answer that calls belong to, so that one consent may cover all of it.
         """
-        options = self._call_options(self._session()).changed(timeout, on_progress, as_task)
+        options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
         return self._factory.tool(self._entry(), options)
 
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
@@ -220,7 +223,6 @@ class Tool(Live):
         return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
 
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        self._factory.check(entry)
         output_schema = entry.definition.outputSchema
 
         def convert(raw: Raw) -> ToolResult:
@@ -229,7 +231,7 @@ class Tool(Live):
         options = self._call_options(session)
         if options.as_task or len(entry.definition.execution):
             options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
-        return self._factory.host.new_call(session, entry.name, wire.encode(arguments), options, convert)
+        return self._factory.host.new_call(session, entry, wire.encode(arguments), options, convert)
 
 
 class AsyncTool(Tool):

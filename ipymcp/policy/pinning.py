@@ -1,0 +1,149 @@
+"""Watches that servers' tools stay what they were: against their pins, and against a lock file where one is used."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import ConfigError, PolicyError
+from ipymcp.policy.pins import Pins, canonical, fingerprint
+from ipymcp.protocol.jsontypes import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from ipymcp.policy.policy import Policy
+    from ipymcp.protocol.wire import ToolDefinition
+    from ipymcp.state.db import Database
+
+__all__ = ["LOCK_FILE", "Pinning", "read_lock", "write_lock"]
+
+LOCK_FILE = "mcp.lock"
+_VERSION = 1
+
+
+class Pinning:
+    """Compares what servers have with what they had. Its coroutines belong to the background loop.
+
+    Args:
+        policy: Told of the tools that have changed.
+        database: Keeps the pins.
+    """
+
+    def __init__(self, policy: Policy, database: Callable[[], Database]) -> None:
+        self.lock: dict[str, Mapping[str, str]] = {}
+        """Servers that must be what a lock file says, and what it says of them."""
+        self._policy = policy
+        self._database = database
+        self._changed: dict[str, frozenset[str]] = {}
+        self._unlocked: dict[str, frozenset[str]] = {}
+
+    @property
+    def pins(self) -> Pins:
+        """What is kept."""
+        return Pins(self._database())
+
+    async def compare(self, digest: str, server: str, tools: Iterable[ToolDefinition], *, starting: bool) -> list[str]:
+        """Compare a server's tools before anybody may call them.
+
+        Args:
+            digest: Of its definition.
+            server: Its name.
+            tools: As they are now.
+            starting: Whether it has just started.
+
+        Returns:
+            The names of those that have changed since they were pinned.
+
+        Raises:
+            PolicyError: It is starting, and is not what the lock file says.
+        """
+        tools = list(tools)
+        locked = self.lock.get(server)
+        if locked is not None:
+            differing = _differing(tools, locked)
+            if differing and starting:
+                text = ", ".join(f"{name} {how}" for name, how in differing.items())
+                raise PolicyError(
+                    f"differs from {LOCK_FILE}: {text}",
+                    server=server,
+                    hint=f"%mcp load {server} runs it unlocked; then %mcp pins export writes the file anew",
+                )
+            self._unlocked[digest] = frozenset(differing)
+        else:
+            self._unlocked.pop(digest, None)
+        changed = await self.pins.compare(digest, server, tools)
+        self._changed[digest] = frozenset(changed)
+        self._tell()
+        return list(changed)
+
+    async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
+        """Pin tools as they are now."""
+        tools = list(tools)
+        await self.pins.accept(digest, server, tools)
+        accepted = {tool.name for tool in tools}
+        self._changed[digest] = self._changed.get(digest, frozenset()) - accepted
+        self._tell()
+
+    def has_changed(self, digest: str, tool: str) -> bool:
+        """Whether a tool is not what was pinned."""
+        return tool in self._changed.get(digest, ())
+
+    def _tell(self) -> None:
+        self._policy.set_changed(_pairs(self._changed), _pairs(self._unlocked))
+
+
+def _pairs(names: Mapping[str, frozenset[str]]) -> frozenset[tuple[str, str]]:
+    return frozenset((digest, name) for digest, tools in names.items() for name in tools)
+
+
+def _differing(tools: list[ToolDefinition], locked: Mapping[str, str]) -> dict[str, str]:
+    """The tools that differ, and how, for people."""
+    now = {tool.name: fingerprint(canonical(tool)) for tool in tools}
+    changed = {name: "has changed" for name, found in now.items() if name in locked and locked[name] != found}
+    new = {name: "is new" for name in now if name not in locked}
+    gone = {name: "is gone" for name in locked if name not in now}
+    return changed | new | gone
+
+
+def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> None:
+    """Write a lock file: what each tool of these servers is now.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    hashes = {
+        server: {tool.name: fingerprint(canonical(tool)) for tool in sorted(tools, key=lambda tool: tool.name)}
+        for server, tools in sorted(servers.items())
+    }
+    text = json.dumps({"version": _VERSION, "servers": hashes}, indent=2, ensure_ascii=False) + "\n"
+    temporary = path.with_name(f"{path.name}.new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}", hint="check the folder's permissions"
+        ) from None
+
+
+def read_lock(path: Path) -> dict[str, Mapping[str, str]]:
+    """The hashes of a lock file, by server and tool.
+
+    Raises:
+        ConfigError: There is none, or it is none.
+    """
+    hint = "%mcp pins export writes one from the servers that are loaded"
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file", hint=hint) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}", hint=hint) from None
+    servers = document.get("servers") if is_object(document) and document.get("version") == _VERSION else None
+    if not is_object(servers) or not all(is_object(hashes) for hashes in servers.values()):
+        raise ConfigError(f"{path}: is no lock file of version {_VERSION}", hint=hint)
+    return servers

@@ -1,0 +1,102 @@
+"""What stands between a host and what may not run: trust, policy, consent and pins, with the memory of all of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ipymcp.policy.approvals import Approvals, Wish
+from ipymcp.policy.pinning import Pinning
+from ipymcp.policy.policy import Policy
+from ipymcp.policy.remembered import Remembered
+from ipymcp.policy.trust import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.policy.rules import Verdict
+    from ipymcp.runtime.calling import CallOptions
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.interaction import Desk
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.state.db import Database
+
+__all__ = ["Guard"]
+
+T = TypeVar("T")
+_FRESH = 1.0
+"""Seconds after which it is looked whether another kernel was told something."""
+
+
+class Guard:
+    """Decides for a host.
+
+    Args:
+        loop: The background loop.
+        desk: Brings questions to the user.
+        database: Keeps what was decided.
+    """
+
+    def __init__(self, loop: BackgroundLoop, desk: Desk, database: Callable[[], Database]) -> None:
+        self.policy = Policy()
+        self.trust = Trust(database, self._ask_trust)
+        self.pinning = Pinning(self.policy, database)
+        self.notify: Callable[[str], None] = _silently
+        """Tells a person who calls, in one line."""
+        self._loop = loop
+        self._desk = desk
+        self._database = database
+        self._approvals = Approvals(self.policy, self.remembered, self._ask_approval)
+        self._read = float("-inf")
+        self._notified: set[str] = set()
+
+    def remembered(self) -> Remembered:
+        """The rules that outlive the kernel."""
+        return Remembered(self._database())
+
+    async def refresh(self) -> None:
+        """Read what is remembered, on the background loop."""
+        self._read = time.monotonic()
+        self.policy.remember(await self.remembered().rules())
+
+    def permit(
+        self, session: ServerSession, entry: ToolEntry, options: CallOptions, arguments: bytes
+    ) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        """Let a call pass that may be made; from any thread, at once.
+
+        Returns:
+            What asks the user, on the background loop, where that is needed.
+
+        Raises:
+            PolicyError: It may not be made.
+        """
+        if time.monotonic() - self._read > _FRESH:
+            self._read = time.monotonic()
+            self._loop.call(self._refresh_soon)
+        rights = session.rights
+        verdict = self.policy.check(entry, rights, options.caller, options.turn)
+        if verdict.decision == "ask":
+            wish = Wish(entry, rights, options.caller, options.turn, arguments)
+            return lambda: self._approvals.obtain(wish)
+        if verdict.notice:
+            self._notify_once(verdict)
+        return None
+
+    def _refresh_soon(self) -> None:
+        self._loop.spawn(self.refresh(), "ipymcp-policy")
+
+    def _notify_once(self, verdict: Verdict) -> None:
+        if verdict.notice not in self._notified:
+            self._notified.add(verdict.notice)
+            self.notify(verdict.notice)
+
+    async def _ask_trust(self, question: TrustQuestion) -> TrustAnswer | None:
+        return await self._desk.ask(lambda interaction: interaction.trust(question), None)
+
+    async def _ask_approval(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        return await self._desk.ask(lambda interaction: interaction.approve(question), None)
+
+
+def _silently(text: str) -> None: ...

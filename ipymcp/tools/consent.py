@@ -1,0 +1,113 @@
+"""Asks at prompts what may run: servers that a project defines, and calls that a rule says to ask about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.policy.questions import TrustAnswer
+from ipymcp.protocol import wire
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.tools.sanitize import visible
+
+if TYPE_CHECKING:
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, Candidate, TrustQuestion, WantedCall
+
+__all__ = ["ask_approval", "ask_trust"]
+
+_LONGEST_VALUE = 300
+_ASKERS = {"user": "You call", "model": "A model wants to call", "app": "An app wants to call"}
+_MEANINGS = {
+    "once": "once",
+    "answer": "answer (the rest of this answer)",
+    "server": "server (all of its tools, in this notebook)",
+    "notebook": "notebook (this tool, in this notebook)",
+    "always": "always",
+    "never": "never",
+    "no": "no",
+}
+
+
+def ask_trust(question: TrustQuestion) -> TrustAnswer:
+    """Show every server of a file, and ask which of them may run."""
+    candidates = question.candidates
+    count = "a server" if len(candidates) == 1 else f"{len(candidates)} servers"
+    _say(f"{_line(question.file)} {question.why}. It would run {count} with your rights:")
+    for number, candidate in enumerate(candidates, start=1):
+        _show(number, candidate)
+    agreed = _agreed(candidates)
+    secrets = [
+        (candidate.name, secret)
+        for candidate in candidates
+        if candidate.name in agreed
+        for secret in candidate.secrets
+        if _yes(f"give {_line(candidate.name)} your secret {_line(secret)}? [y/N] ")
+    ]
+    return TrustAnswer(frozenset(agreed), frozenset(secrets))
+
+
+def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
+    """Show calls that somebody wants to make, and ask whether they may be."""
+    calls = question.calls
+    for caller, text in _ASKERS.items():
+        for call in (call for call in calls if call.caller == caller):
+            _say(f"{text} {_line(f'{call.server}.{call.tool}')}{_about(call)}")
+            for line in _arguments(call.arguments):
+                _say(f"  │ {line}")
+    _say(" · ".join(_MEANINGS[answer] for answer in question.answers))
+    prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
+    while True:
+        text = input(prompt).strip().lower() or "no"
+        found = [answer for answer in question.answers if answer == text]
+        if found:
+            return found[0]
+        _say(f"  expected one of {', '.join(question.answers)}")
+
+
+def _show(number: int, candidate: Candidate) -> None:
+    _say(f"{number}  {_line(candidate.name)}")
+    for line in candidate.lines:
+        _say(f"  │ {_line(line)}")
+    for danger in candidate.dangers:
+        _say(f"  ! {_line(danger)}")
+
+
+def _agreed(candidates: tuple[Candidate, ...]) -> set[str]:
+    prompt = "run it? [yes, no] " if len(candidates) == 1 else "run them? [all, choose, none] "
+    while True:
+        text = input(prompt).strip().lower()
+        if text in ("all", "yes", "y"):
+            return {candidate.name for candidate in candidates}
+        if text in ("none", "no", "n", ""):
+            return set()
+        if text == "choose":
+            return {candidate.name for candidate in candidates if _yes(f"run {_line(candidate.name)}? [y/N] ")}
+        _say("  expected all, choose or none")
+
+
+def _yes(prompt: str) -> bool:
+    return input(prompt).strip().lower() in ("y", "yes")
+
+
+def _about(call: WantedCall) -> str:
+    said = f"; the server says that it {call.hints}" if call.hints else ""
+    return f" ({_line(call.why)}{said}):"
+
+
+def _arguments(arguments: bytes) -> list[str]:
+    values: Any = wire.loads(arguments) if arguments else {}
+    if not is_object(values) or not values:
+        return ["no arguments"]
+    return [f"{_line(key)} = {_shortened(wire.encode(value).decode())}" for key, value in values.items()]
+
+
+def _shortened(text: str) -> str:
+    line = _line(text)
+    return line if len(line) <= _LONGEST_VALUE else f"{line[:_LONGEST_VALUE]}… ({len(line):,} characters)"
+
+
+def _line(text: str) -> str:
+    return " ".join(visible(text).split())
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - meant for the cell

@@ -1,0 +1,171 @@
+"""What the rules decide, for whom, and how quickly."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from ipymcp.errors import PolicyError
+from ipymcp.policy.policy import Policy
+from ipymcp.policy.rules import Decision, Rights, Rule
+from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.runtime.catalog import ToolEntry
+
+
+def entry(name: str = "write_file", server: str = "fs", **hints: bool) -> ToolEntry:
+    annotations = msgspec.Raw(msgspec.json.encode(hints)) if hints else msgspec.Raw()
+    return ToolEntry(server, name.replace("-", "_"), ToolDefinition(name, annotations=annotations))
+
+
+def decisions(policy: Policy, tool: ToolEntry, rights: Rights = Rights()) -> tuple[Decision, Decision, Decision]:
+    return tuple(policy.verdict(tool, rights, caller).decision for caller in ("user", "model", "app"))  # type: ignore
+
+
+def test_a_person_may_call_and_a_model_or_an_app_has_to_be_asked_about() -> None:
+    assert decisions(Policy(), entry()) == ("allow", "ask", "ask")
+
+
+def test_missing_hints_are_neither_safe_nor_dangerous() -> None:
+    assert decisions(Policy(), entry(readOnlyHint=True)) == ("allow", "ask", "ask")
+    assert decisions(Policy(), entry(readOnlyHint=True, openWorldHint=False)) == ("allow", "allow", "allow")
+    assert decisions(Policy(), entry(readOnlyHint=True, openWorldHint=True)) == ("allow", "ask", "ask")
+
+
+def test_the_users_hints_hold_instead_of_the_servers() -> None:
+    rights = Rights(hints=(("write_*", {"readOnlyHint": False}),))
+    assert decisions(Policy(), entry(readOnlyHint=True, openWorldHint=False), rights) == ("allow", "ask", "ask")
+
+
+def test_auto_approve_is_for_models_and_apps() -> None:
+    rights = Rights(auto_approve=("write_file",))
+    assert decisions(Policy(), entry(), rights) == ("allow", "allow", "allow")
+    assert decisions(Policy(), entry("delete"), rights) == ("allow", "ask", "ask")
+
+
+def test_of_the_rules_of_a_definition_the_last_that_matches_decides() -> None:
+    rights = Rights(tools=(("*", "ask"), ("read_*", "allow"), ("read_secret", "deny")), auto_approve=("*",))
+    policy = Policy()
+    assert decisions(policy, entry("write_file"), rights) == ("ask", "ask", "ask")
+    assert decisions(policy, entry("read_file"), rights) == ("allow", "allow", "allow")
+    assert decisions(policy, entry("read_secret"), rights) == ("deny", "deny", "deny")
+
+
+def test_what_is_said_here_comes_after_what_is_remembered_and_that_after_the_definition() -> None:
+    policy, rights = Policy(), Rights("d1", tools=(("*", "deny"),))
+    policy.remember((Rule("write_*", "allow", "always", "d1"),))
+    assert decisions(policy, entry(), rights) == ("allow", "allow", "allow")
+    policy.say(Rule("fs.*", "ask", "this notebook"))
+    assert decisions(policy, entry(), rights) == ("ask", "ask", "ask")
+    policy.reset()
+    assert decisions(policy, entry(), rights) == ("allow", "allow", "allow")
+
+
+def test_what_was_allowed_one_definition_is_nothing_to_another_of_its_name() -> None:
+    policy = Policy()
+    policy.remember((Rule("*", "allow", "always", "the user's"),))
+    assert decisions(policy, entry(), Rights("the user's")) == ("allow", "allow", "allow")
+    assert decisions(policy, entry(), Rights("a project's")) == ("allow", "ask", "ask")
+
+
+def test_a_rule_for_a_tool_is_not_one_for_what_its_name_would_match() -> None:
+    policy = Policy()
+    policy.remember((Rule("[*]", "allow", "always", "d1"),))  # a tool named "*", as an answer about it is kept
+    assert decisions(policy, entry("*"), Rights("d1"))[1] == "allow"
+    assert decisions(policy, entry("delete"), Rights("d1"))[1] == "ask"
+
+
+def test_read_only_mode_refuses_what_does_not_say_that_it_only_reads() -> None:
+    policy, rights = Policy(), Rights(read_only=True, tools=(("*", "allow"),))
+    assert decisions(policy, entry(), rights) == ("deny",) * 3
+    assert decisions(policy, entry(readOnlyHint=False), rights) == ("deny",) * 3
+    assert decisions(policy, entry(readOnlyHint=True), rights) == ("allow",) * 3
+    with pytest.raises(PolicyError) as caught:
+        policy.check(entry(), rights)
+    assert str(caught.value) == "fs.write_file: read-only mode: it does not say that it only reads"
+    assert caught.value.hint == 'if it does only read: "hints": {"write_file": {"readOnlyHint": true}} in its definition'
+
+
+def test_hinted_read_only_mode_refuses_what_says_that_it_writes() -> None:
+    policy, rights = Policy(), Rights(read_only="hinted")
+    assert decisions(policy, entry(), rights) == ("allow", "ask", "ask")
+    assert decisions(policy, entry(readOnlyHint=False), rights) == ("deny",) * 3
+
+
+def test_a_denied_call_names_the_rule() -> None:
+    policy = Policy()
+    policy.say(Rule("fs.write_*", "deny", "this notebook"))
+    with pytest.raises(PolicyError) as caught:
+        policy.check(entry(), Rights())
+    assert caught.value._two_lines() == [
+        "PolicyError: fs.write_file: denied by the rule 'deny fs.write_* (this notebook)'",
+        "  %mcp policy explain fs.write_file · %mcp policy allow fs.write_file",
+    ]
+
+
+def test_a_disabled_tool_is_refused_whatever_the_rules_say() -> None:
+    policy, rights = Policy(), Rights(tools=(("*", "allow"),))
+    assert policy.verdict(entry(), rights).decision == "allow"
+    policy.filters.set("fs.write_*", allowed=False)
+    with pytest.raises(PolicyError, match=r"is disabled by 'fs\.write_\*'"):
+        policy.check(entry(), rights)
+    policy.filters.set("fs.write_*", allowed=True)
+    assert policy.check(entry(), rights).decision == "allow"
+
+
+def test_a_changed_tool_is_out_of_a_models_reach_and_a_person_is_told() -> None:
+    policy, rights = Policy(), Rights("d1", auto_approve=("*",))
+    policy.set_changed(frozenset({("d1", "write_file")}), frozenset())
+    assert decisions(policy, entry(), rights) == ("allow", "deny", "deny")
+    assert policy.check(entry(), rights).notice == "fs.write_file has changed since it was pinned: %mcp pins fs.write_file"
+    policy.pins = "all"
+    assert decisions(policy, entry(), rights) == ("deny",) * 3
+    policy.pins = "off"
+    assert decisions(policy, entry(), rights) == ("allow",) * 3
+
+
+def test_what_the_lock_file_does_not_have_is_refused() -> None:
+    policy = Policy()
+    policy.set_changed(frozenset(), frozenset({("d1", "write_file")}))
+    with pytest.raises(PolicyError, match=r"fs\.write_file: differs from mcp\.lock"):
+        policy.check(entry(), Rights("d1"))
+
+
+def test_consent_for_an_answer_is_for_that_answer() -> None:
+    policy, rights, tool = Policy(), Rights("d1"), entry()
+    policy.allow_turn("turn-1", rights, tool)
+    assert policy.check(tool, rights, "model", "turn-1").decision == "allow"
+    assert policy.check(tool, rights, "model", "turn-2").decision == "ask"
+    assert policy.check(tool, rights, "model").decision == "ask"
+    assert policy.check(entry("delete"), rights, "model", "turn-1").decision == "ask"
+
+
+def test_explain_has_every_rule_in_order() -> None:
+    policy, rights = Policy(), Rights("d1", tools=(("*", "allow"),), auto_approve=("*",), origin="mcp.json")
+    policy.say(Rule("fs.*", "deny", "this notebook"))
+    assert [str(rule) for rule in policy.rules(entry(), rights, "model")] == [
+        "ask * (a model's call)",
+        "allow * (autoApprove in mcp.json)",
+        "allow * (tools in mcp.json)",
+        "deny fs.* (this notebook)",
+    ]
+
+
+def quickest(function: Any, times: int) -> float:
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(times):
+            function()
+        best = min(best, (time.perf_counter() - began) / times)
+    return best
+
+
+def test_a_check_takes_no_longer_than_20_microseconds() -> None:
+    policy = Policy()
+    for number in range(20):
+        policy.say(Rule(f"fs.tool_{number}_*", "deny", "this notebook"))
+    rights, tool = Rights("d1", tools=(("*", "ask"), ("write_*", "allow"))), entry()
+    assert quickest(lambda: policy.check(tool, rights), 1000) < 20e-6
