@@ -1,4 +1,4 @@
-"""What is dangerous in a definition: pointed out in the question whether its server may run. Nothing is refused for it."""
+"""What is dangerous in a definition: pointed out in the question whether it may run. Nothing is refused for it."""
 
 from __future__ import annotations
 
@@ -83,9 +83,11 @@ def _of_interpreter(definition: ServerDefinition, program: str) -> Iterator[str]
     command = definition.command or ""
     if definition.source.scope != "project":
         return
-    if re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder", command) or "node_modules" in command:
-        yield f"the program is a file of the project: {command}"
-    elif ("/" in command or "\\" in command) and _is_within(command, definition.source.folder):
+    if (
+        re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder", command)
+        or "node_modules" in command
+        or (("/" in command or "\\" in command) and _is_within(command, definition.source.folder))
+    ):
         yield f"the program is a file of the project: {command}"
     if program in _NODE:
         yield f"{program} in the project's folder: node_modules, .npmrc and package.json there decide what runs"

@@ -14,7 +14,9 @@ from ipymcp.runtime.nested import is_harmfully_patched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.policy.policy import PinsMode
     from ipymcp.runtime.nested import NestedMode
+    from ipymcp.state.history import HistoryMode
 
 __all__ = ["Extension", "load", "unload"]
 
@@ -32,7 +34,7 @@ class Extension:
         self.ip = ip
         self._bound: str | None = None
         self._matcher: Any = None
-        self.settings = IPyMCP(self.bind, _set_nested_loop, parent=ip)
+        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, parent=ip)
 
     def install(self) -> None:
         """Put everything in."""
@@ -47,6 +49,7 @@ class Extension:
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
+        ipymcp.host()._host.guard.notify = _say
         if is_harmfully_patched():
             _say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
@@ -88,7 +91,8 @@ class Extension:
         self._bound = name
 
     def _before_cell(self, *_: object) -> None:
-        """After `%reset` the name is bound again."""
+        """After `%reset` the name is bound again; and calls are told their cell."""
+        ipymcp.host()._host.history.cell = self.ip.execution_count
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
@@ -130,6 +134,11 @@ def _has_context_matchers() -> bool:
 
 def _set_nested_loop(mode: NestedMode) -> None:
     ipymcp.host()._host.answers.nested_loop = mode
+
+
+def _set_guarding(pins: PinsMode, history: HistoryMode) -> None:
+    host = ipymcp.host()._host
+    host.guard.policy.pins, host.history.mode = pins, history
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,9 @@ from ipymcp.errors import McpError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipymcp.policy.policy import PinsMode
     from ipymcp.runtime.nested import NestedMode
+    from ipymcp.state.history import HistoryMode
 
 __all__ = ["IPyMCP"]
 
@@ -33,17 +35,37 @@ class IPyMCP(Configurable):
         " ipymcp's (off), or on the kernel's, by nest_asyncio where a call blocks that (handlers); always: calls wait"
         " by nesting the kernel's loop, too, so that your tasks go on meanwhile.",
     ).tag(config=True)
+    pins = Enum(
+        ("models", "all", "off"),
+        "models",
+        help="For whom a tool whose definition has changed is out of reach until %mcp pins accept.",
+    ).tag(config=True)
+    history = Enum(
+        ("sizes", "values", "off"),
+        "sizes",
+        help="What is kept of calls, for %mcp history: the sizes of arguments and results, themselves, or nothing.",
+    ).tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
 
     def __init__(
-        self, on_namespace: Callable[[], None], on_nested_loop: Callable[[NestedMode], None], **kwargs: Any
+        self,
+        on_namespace: Callable[[], None],
+        on_nested_loop: Callable[[NestedMode], None],
+        on_guarding: Callable[[PinsMode, HistoryMode], None],
+        **kwargs: Any,
     ) -> None:
         self._on_namespace: Callable[[], None] = _nothing
         self._on_nested_loop = on_nested_loop
+        self._on_guarding = on_guarding
         super().__init__(**kwargs)
         self._on_namespace = on_namespace
         self._on_nested_loop(cast("NestedMode", self.nested_loop))
+        self._set_guarding()
         McpError.full_tracebacks = self.tracebacks
+
+    @observe("pins", "history")
+    def _set_guarding(self, change: object = None) -> None:
+        self._on_guarding(cast("PinsMode", self.pins), cast("HistoryMode", self.history))
 
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:

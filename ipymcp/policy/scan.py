@@ -14,7 +14,7 @@ from ipymcp.protocol.jsontypes import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.protocol.wire import ToolDefinition
 
 __all__ = ["Finding", "look_alikes", "scan"]
 
@@ -66,10 +66,15 @@ _SECRET = re.compile(
     r"|api|github|gitlab|slack|bot|oauth|id)_?token|credentials?|cvv|ssn|mnemonic|seed_?phrase)($|_)"
 )
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+# Cyrillic and Greek letters, and digits, that look like Latin ones.
 _LATIN = str.maketrans(
-    "аеорсухіјѕԁһкмтвнгαορτυνκιΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТХ01",
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u043a\u043c\u0442\u0432\u043d\u0433"
+    "\u03b1\u03bf\u03c1\u03c4\u03c5\u03bd\u03ba\u03b9"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425"
+    "01",
     "aeopcyxijsdhkmtbhraoptuvkiABEZHIKMNOPTYXABEKMHOPCTXol",
-)  # Cyrillic and Greek letters, and digits, that look like Latin ones
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,17 @@ class Finding:
         return f"{self.tool}: {self.where}: {self.what}"
 
 
-def scan(entry: ToolEntry) -> list[Finding]:
-    """What is conspicuous in one tool's definition."""
-    name, definition = f"{entry.server}.{entry.name}", entry.definition
-    texts = [("name", entry.name), ("title", definition.title or ""), ("description", definition.description or "")]
+def scan(server: str, tools: Iterable[ToolDefinition]) -> tuple[Finding, ...]:
+    """What is conspicuous in the definitions of a server's tools."""
+    return tuple(finding for tool in tools for finding in _scan(f"{server}.{tool.name}", tool))
+
+
+def _scan(name: str, definition: ToolDefinition) -> list[Finding]:
+    texts = [
+        ("name", definition.name),
+        ("title", definition.title or ""),
+        ("description", definition.description or ""),
+    ]
     for part in ("inputSchema", "outputSchema", "annotations"):
         raw = getattr(definition, part)
         if len(raw):
@@ -104,24 +116,28 @@ def scan(entry: ToolEntry) -> list[Finding]:
     return found
 
 
-def look_alikes(entries: Iterable[ToolEntry], servers: Iterable[str]) -> list[Finding]:
-    """Names of different servers, or of their tools, that a person takes for one another."""
-    named: dict[str, list[tuple[str, str]]] = {}
+def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
+    """Names of different servers, or of their tools, that a person takes for one another.
+
+    Args:
+        servers: The names of their tools, by server.
+    """
+    named: dict[str, list[str]] = {}
     for server in servers:
-        named.setdefault(_skeleton(server), []).append((server, server))
+        named.setdefault(_skeleton(server), []).append(server)
     found = [
         Finding(other, "name", f"looks like the server {_spelled(server)}")
         for alike in named.values()
-        for (server, _), (other, _) in itertools.combinations(alike, 2)
+        for server, other in itertools.combinations(alike, 2)
     ]
-    tools: dict[str, list[ToolEntry]] = {}
-    for entry in entries:
-        tools.setdefault(_skeleton(entry.name), []).append(entry)
+    tools: dict[str, dict[str, str]] = {}
+    for server, names in servers.items():
+        for name in names:
+            tools.setdefault(_skeleton(name), {}).setdefault(name, server)
     for alike in tools.values():
-        for first, second in itertools.combinations(alike, 2):
-            if first.server != second.server and first.name != second.name:
-                what = f"looks like {first.server}.{_spelled(first.name)}"
-                found.append(Finding(f"{second.server}.{second.name}", "name", what))
+        for (name, server), (other, owner) in itertools.combinations(alike.items(), 2):
+            if server != owner:
+                found.append(Finding(f"{owner}.{other}", "name", f"looks like {server}.{_spelled(name)}"))
     return found
 
 

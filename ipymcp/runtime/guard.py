@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +10,7 @@ from ipymcp.policy.approvals import Approvals, Wish
 from ipymcp.policy.pinning import Pinning
 from ipymcp.policy.policy import Policy
 from ipymcp.policy.remembered import Remembered
+from ipymcp.policy.scan import scan
 from ipymcp.policy.trust import Trust
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.policy.rules import Verdict
+    from ipymcp.policy.scan import Finding
+    from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.calling import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.interaction import Desk
@@ -49,6 +53,8 @@ class Guard:
         self._desk = desk
         self._database = database
         self._approvals = Approvals(self.policy, self.remembered, self._ask_approval)
+        self.findings: dict[str, tuple[Finding, ...]] = {}
+        """What the scan found conspicuous, by server."""
         self._read = float("-inf")
         self._notified: set[str] = set()
 
@@ -83,6 +89,23 @@ class Guard:
         if verdict.notice:
             self._notify_once(verdict)
         return None
+
+    async def examine(self, session: ServerSession, tools: list[ToolDefinition]) -> None:
+        """Look at a server's tools before anybody may call them: against their pins, and for what should not be there.
+
+        Raises:
+            PolicyError: The server is starting, and is not what the lock file says.
+        """
+        for name in await self.pinning.compare(
+            session.rights.digest, session.name, tools, starting=session.client is None
+        ):
+            session.log.add(
+                "host", "warning", f"{name} has changed since it was pinned: %mcp pins {session.name}.{name}"
+            )
+        found = await asyncio.to_thread(scan, session.name, tools)
+        for finding in found:
+            session.log.add("host", "warning", f"the scan found: {finding}")
+        self.findings[session.name] = found
 
     def _refresh_soon(self) -> None:
         self._loop.spawn(self.refresh(), "ipymcp-policy")

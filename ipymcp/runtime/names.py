@@ -18,7 +18,8 @@ __all__ = ["RESERVED_HOST", "RESERVED_PROMPTS", "RESERVED_SERVER", "aliases", "i
 RESERVED_HOST = frozenset(
     {"ask", "call", "calls", "cancel", "close", "disable", "enable", "load", "restart", "run", "servers", "start"}
     | {"on_elicitation", "on_sampling", "roots"}
-    | {"stop", "tools", "unload", "help", "history", "logs", "panel", "policy", "prompts", "resources", "stubs"}
+    | {"stop", "tools", "unload", "help", "history", "logs", "panel", "pins", "policy", "prompts", "resources", "stubs"}
+    | {"trust"}
 )
 """Words of `mcp` itself. A server of such a name is `mcp["load"]` or `mcp.load_`."""
 RESERVED_SERVER = frozenset({"prompts", "resources"})

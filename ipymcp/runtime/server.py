@@ -18,8 +18,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped, TrustError
-from ipymcp.runtime import catalog as catalogs
 from ipymcp.policy.rules import rights_of
+from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calling import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
@@ -347,11 +347,7 @@ class ServerSession:
         Raises:
             PolicyError: It is starting, and is not what the lock file says.
         """
-        changed = await self._services.guard.pinning.compare(
-            self.rights.digest, self.name, definitions, starting=self.client is None
-        )
-        for name in changed:
-            self.log.add("host", "warning", f"{name} has changed since it was pinned: %mcp pins {self.name}.{name}")
+        await self._services.guard.examine(self, definitions)
         old = self.catalog
         new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.responder import SamplingRequest
+    from ipymcp.tools.history import CallHistory
+    from ipymcp.tools.pins import ToolPins
+    from ipymcp.tools.policy import ToolPolicy
     from ipymcp.tools.prompts import AllPrompts
     from ipymcp.tools.resources import AllResources
+    from ipymcp.tools.trust import TrustedServers
 
     SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]
     ElicitationHandler: TypeAlias = Callable[[FormQuestion | UrlQuestion], Any]
@@ -79,6 +83,53 @@ class Mcp(Live):
         from ipymcp.tools.prompts import AllPrompts
 
         return AllPrompts(self._host)
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """What may be called by whom; `.allow`, `.ask`, `.deny` change it, `.explain` says why."""
+        from ipymcp.tools.policy import ToolPolicy
+
+        return ToolPolicy(self._host)
+
+    @property
+    def pins(self) -> ToolPins:
+        """Whether tools are what they were; `.diff`, `.accept`, `.scan`, `.export`."""
+        from ipymcp.tools.pins import ToolPins
+
+        return ToolPins(self._host)
+
+    @property
+    def trust(self) -> TrustedServers:
+        """Which servers of projects may run; `.revoke` takes it back."""
+        from ipymcp.tools.trust import TrustedServers
+
+        return TrustedServers(self._host)
+
+    @waits
+    async def history(
+        self,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        failed: bool = False,
+        since: str | float | None = None,
+        limit: int = 200,
+    ) -> CallHistory:
+        """The calls that were made, newest first, of all notebooks.
+
+        Args:
+            server: Of servers whose name matches this glob.
+            tool: Of tools whose name matches this glob.
+            failed: Those that failed.
+            since: `"10m"`, `"2h"`, `"3d"`, `"2026-11-21 14:00"`, or seconds since the epoch.
+            limit: At most so many.
+        """
+        from ipymcp.tools.history import CallHistory, moment
+
+        began = None if since is None else moment(since)
+        entries = await self._host.history.entries(server=server, tool=tool, failed=failed, since=began, limit=limit)
+        note = "no such calls" if not entries else f"the last {limit:,}" if len(entries) == limit else ""
+        return CallHistory(entries, note)
 
     @property
     def calls(self) -> list[Call[Any]]:

@@ -15,12 +15,15 @@ from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 
 
+NO_RIGHTS = Rights()
+
+
 def entry(name: str = "write_file", server: str = "fs", **hints: bool) -> ToolEntry:
     annotations = msgspec.Raw(msgspec.json.encode(hints)) if hints else msgspec.Raw()
     return ToolEntry(server, name.replace("-", "_"), ToolDefinition(name, annotations=annotations))
 
 
-def decisions(policy: Policy, tool: ToolEntry, rights: Rights = Rights()) -> tuple[Decision, Decision, Decision]:
+def decisions(policy: Policy, tool: ToolEntry, rights: Rights = NO_RIGHTS) -> tuple[Decision, Decision, Decision]:
     return tuple(policy.verdict(tool, rights, caller).decision for caller in ("user", "model", "app"))  # type: ignore
 
 
@@ -85,7 +88,9 @@ def test_read_only_mode_refuses_what_does_not_say_that_it_only_reads() -> None:
     with pytest.raises(PolicyError) as caught:
         policy.check(entry(), rights)
     assert str(caught.value) == "fs.write_file: read-only mode: it does not say that it only reads"
-    assert caught.value.hint == 'if it does only read: "hints": {"write_file": {"readOnlyHint": true}} in its definition'
+    assert (
+        caught.value.hint == 'if it does only read: "hints": {"write_file": {"readOnlyHint": true}} in its definition'
+    )
 
 
 def test_hinted_read_only_mode_refuses_what_says_that_it_writes() -> None:
@@ -119,7 +124,9 @@ def test_a_changed_tool_is_out_of_a_models_reach_and_a_person_is_told() -> None:
     policy, rights = Policy(), Rights("d1", auto_approve=("*",))
     policy.set_changed(frozenset({("d1", "write_file")}), frozenset())
     assert decisions(policy, entry(), rights) == ("allow", "deny", "deny")
-    assert policy.check(entry(), rights).notice == "fs.write_file has changed since it was pinned: %mcp pins fs.write_file"
+    assert (
+        policy.check(entry(), rights).notice == "fs.write_file has changed since it was pinned: %mcp pins fs.write_file"
+    )
     policy.pins = "all"
     assert decisions(policy, entry(), rights) == ("deny",) * 3
     policy.pins = "off"

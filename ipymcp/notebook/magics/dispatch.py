@@ -38,6 +38,10 @@ MODULES = {
     "prompts": "prompts",
     "prompt": "prompts",
     "cancel": "cancel",
+    "history": "history",
+    "policy": "policy",
+    "pins": "pins",
+    "trust": "trust",
     "stubs": "stubs",
     "help": "help",
 }

@@ -1,0 +1,173 @@
+"""`mcp.pins`: whether servers' tools are what they were, what differs, and what the scan finds in them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import UnknownName
+from ipymcp.policy.pinning import LOCK_FILE, write_lock
+from ipymcp.policy.pins import canonical, diff
+from ipymcp.policy.scan import look_alikes
+from ipymcp.tools.live import Live
+from ipymcp.tools.sanitize import text as escaped
+from ipymcp.tools.sanitize import visible
+from ipymcp.tools.tables import Table
+from ipymcp.tools.waits import waits
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from ipymcp.policy.pins import Pin
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.server import ServerSession
+
+__all__ = ["Changes", "ToolPins"]
+
+
+class Changes:
+    """What differs between tools as they were pinned and as they are.
+
+    Args:
+        diffs: Unified diffs, by `server.tool`.
+    """
+
+    def __init__(self, diffs: Mapping[str, list[str]]) -> None:
+        self.diffs = dict(diffs)
+
+    def __len__(self) -> int:
+        return len(self.diffs)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        parts = [f"{name}\n" + "\n".join(f"  {visible(line)}" for line in lines) for name, lines in self.diffs.items()]
+        return "\n\n".join(parts) or "nothing has changed since it was pinned"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": f"<pre>{escaped(repr(self))}</pre>"}
+
+
+class ToolPins(Live):
+    """The pins of the tools of the servers that are loaded: `mcp.pins.diff("fs")`, `mcp.pins.accept("fs.read_file")`.
+
+    Args:
+        host: Whose.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._pinning = host.guard.pinning
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    @waits
+    async def table(self) -> Table:
+        """One row a tool."""
+        rows: list[tuple[str, ...]] = []
+        changed = 0
+        for session in self._host.sessions.values():
+            pinned = await self._pinning.pins.of(session.rights.digest)
+            conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
+            for entry in session.catalog.tools.values():
+                name = f"{entry.server}.{entry.name}"
+                state = self._state(session, entry, pinned)
+                changed += state == "changed"
+                scan = "conspicuous" if name in conspicuous else ""
+                rows.append((name, state, _day(pinned.get(entry.name)), scan))
+        note = "%mcp pins NAME shows what changed, %mcp pins accept NAME takes it" if changed else ""
+        note = " · ".join(
+            filter(None, (note, "%mcp pins scan says what is conspicuous" if any(r[3] for r in rows) else ""))
+        )
+        return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=note)
+
+    @waits
+    async def diff(self, *names: str) -> Changes:
+        """What changed.
+
+        Args:
+            names: `server` or `server.tool`; all servers unless given.
+        """
+        diffs: dict[str, list[str]] = {}
+        for session, entries in self._meant(names):
+            pinned = await self._pinning.pins.of(session.rights.digest)
+            for entry in entries:
+                pin = pinned.get(entry.name)
+                if pin is not None and self._state(session, entry, pinned) == "changed":
+                    diffs[f"{entry.server}.{entry.name}"] = diff(pin.definition, canonical(entry.definition))
+        return Changes(diffs)
+
+    @waits
+    async def accept(self, *names: str) -> list[str]:
+        """Take what changed as it is now.
+
+        Args:
+            names: `server` or `server.tool`; all servers unless given.
+
+        Returns:
+            What was taken.
+        """
+        taken: list[str] = []
+        for session, entries in self._meant(names):
+            digest = session.rights.digest
+            changed = [entry for entry in entries if self._pinning.has_changed(digest, entry.name)]
+            await self._pinning.accept(digest, session.name, [entry.definition for entry in changed])
+            taken += [f"{entry.server}.{entry.name}" for entry in changed]
+        return taken
+
+    def scan(self) -> Table:
+        """What is conspicuous in what servers say of their tools, and where."""
+        sessions = self._host.sessions
+        found = [finding for name in sessions for finding in self._host.guard.findings.get(name, ())]
+        found += look_alikes({name: session.catalog.tools for name, session in sessions.items()})
+        rows = [(finding.tool, finding.where, finding.what) for finding in found]
+        return Table(("tool", "where", "what"), rows, title="MCP scan", note="" if rows else "nothing conspicuous")
+
+    def export(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write what the tools of the servers that are ready are now: `mcp.lock` beside the notebook unless named.
+
+        Returns:
+            The file. `load(…, locked=True)` and `%mcp load --locked` refuse what differs from it.
+        """
+        file = Path(self._host.folder, path or LOCK_FILE)
+        ready = {name: session for name, session in self._host.sessions.items() if session.client is not None}
+        write_lock(
+            file, {name: [e.definition for e in session.catalog.tools.values()] for name, session in ready.items()}
+        )
+        return file
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self.table()._repr_mimebundle_(include, exclude)
+
+    def _state(self, session: ServerSession, entry: ToolEntry, pinned: Mapping[str, Pin]) -> str:
+        if entry.name not in pinned:
+            return "not pinned"
+        return "changed" if self._pinning.has_changed(session.rights.digest, entry.name) else "as pinned"
+
+    def _meant(self, names: tuple[str, ...]) -> list[tuple[ServerSession, list[ToolEntry]]]:
+        if not names:
+            return [(session, list(session.catalog.tools.values())) for session in self._host.sessions.values()]
+        meant: list[tuple[ServerSession, list[ToolEntry]]] = []
+        for name in names:
+            try:
+                session = self._host.find(name)
+            except UnknownName:
+                session, tool = self._host.resolve(name)
+                meant.append((session, [self._host.entry(session, tool)]))
+            else:
+                meant.append((session, list(session.catalog.tools.values())))
+        return meant
+
+
+def _day(pin: Pin | None) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(pin.pinned)) if pin is not None else ""

@@ -1,0 +1,173 @@
+"""`mcp.policy`: what may be called by whom, and the words that change it."""
+
+from __future__ import annotations
+
+import asyncio
+from fnmatch import fnmatchcase
+from glob import escape
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import UnknownName
+from ipymcp.policy.rules import CALLERS, Rule
+from ipymcp.tools.live import Live
+from ipymcp.tools.tables import Table
+from ipymcp.tools.waits import waits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ipymcp.policy.rules import Decision
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.server import ServerSession
+
+__all__ = ["ToolPolicy"]
+
+_HERE = "this notebook"
+_MARK = "decides"
+
+
+class ToolPolicy(Live):
+    """The rules for calls: `mcp.policy.deny("fs.write_*")`, `mcp.policy.explain("fs.write_file")`.
+
+    Args:
+        host: Whose.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._policy = host.guard.policy
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    @waits
+    async def allow(self, *patterns: str, always: bool = False) -> None:
+        """Allow tools to whoever calls them. It is for the definitions of the servers that are loaded now.
+
+        Args:
+            patterns: Globs over `server.tool`; a name without a dot means all tools of that server.
+            always: Remember it, for all notebooks.
+
+        Raises:
+            UnknownName: No server that is loaded is meant.
+        """
+        for pattern in patterns:
+            for session, glob in self._owners(pattern):
+                digest = session.rights.digest or await asyncio.to_thread(session.definition.digest)
+                await self._decide(glob, "allow", digest, session.name, always=always)
+
+    @waits
+    async def ask(self, *patterns: str, always: bool = False) -> None:
+        """Have the user asked about calls of tools, whoever makes them. Arguments as for `allow`."""
+        for pattern in patterns:
+            await self._decide(_whole(pattern), "ask", always=always)
+
+    @waits
+    async def deny(self, *patterns: str, always: bool = False) -> None:
+        """Refuse calls of tools, whoever makes them. Arguments as for `allow`."""
+        for pattern in patterns:
+            await self._decide(_whole(pattern), "deny", always=always)
+
+    @waits
+    async def reset(self, always: bool = False) -> None:
+        """Take back all that was decided in this notebook.
+
+        Args:
+            always: And all that was remembered.
+        """
+        self._policy.reset()
+        if always:
+            await self._host.guard.remembered().forget()
+            await self._host.guard.refresh()
+
+    def explain(self, name: str) -> Table:
+        """Every rule that is about a tool, for each who may call it, in order; the last decides.
+
+        Args:
+            name: `server.tool`.
+        """
+        session, tool = self._host.resolve(name)
+        entry = self._host.entry(session, tool)
+        rows: list[tuple[str, str, str, str]] = []
+        for caller in CALLERS:
+            verdict = self._policy.verdict(entry, session.rights, caller)
+            rules = self._policy.rules(entry, session.rights, caller)
+            forbids = verdict.decision == "deny" and rules[-1].decision != "deny"
+            rows += [
+                (
+                    caller,
+                    rule.decision,
+                    f"{rule.pattern} ({rule.origin})",
+                    "" if forbids or rule is not rules[-1] else _MARK,
+                )
+                for rule in rules
+            ]
+            if forbids:
+                rows.append((caller, "deny", verdict.why, _MARK))
+        return Table(("who", "decision", "rule", ""), rows, title=f"{entry.server}.{entry.name}")
+
+    @property
+    def table(self) -> Table:
+        """One row a tool."""
+        rows: list[tuple[str, ...]] = []
+        for session in self._host.sessions.values():
+            for entry in session.catalog.tools.values():
+                verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
+                said = dict.fromkeys(verdict.why for verdict in verdicts)
+                decisions = (verdict.decision for verdict in verdicts)
+                rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
+        rules = [str(rule) for rule in (*self._policy.remembered, *self._policy.said)]
+        note = (
+            " · ".join(rules) if rules else "no rules but the usual: a person may, for a model or an app you are asked"
+        )
+        return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
+
+    @property
+    def df(self) -> Any:
+        """The table as a DataFrame."""
+        return self.table.df
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self.table._repr_mimebundle_(include, exclude)
+
+    async def _decide(
+        self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
+    ) -> None:
+        if always:
+            await self._host.guard.remembered().keep(digest, pattern, decision, server)
+            await self._host.guard.refresh()
+        else:
+            self._policy.say(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
+
+    def _owners(self, pattern: str) -> list[tuple[ServerSession, str]]:
+        """The servers whose tools a pattern means, and the glob over their names.
+
+        Raises:
+            UnknownName: None is loaded.
+        """
+        found = list(self._split(pattern))
+        if not found:
+            names = ", ".join(self._host.sessions) or "none"
+            raise UnknownName(f"no server that is loaded is meant by {pattern!r}", hint=f"loaded: {names}")
+        return found
+
+    def _split(self, pattern: str) -> Iterator[tuple[ServerSession, str]]:
+        whole = _whole(pattern)
+        server_glob, _, tool_glob = whole.partition(".")
+        for name, alias in self._host.aliases().items():
+            session = self._host.sessions[name]
+            exact = next((known for known in (name, alias) if whole.startswith(f"{known}.")), None)
+            if exact is not None:
+                glob = whole[len(exact) + 1 :]
+                yield session, escape(glob) if glob in session.catalog.tools else glob
+            elif fnmatchcase(name, server_glob) or fnmatchcase(alias, server_glob):
+                yield session, tool_glob
+
+
+def _whole(pattern: str) -> str:
+    return pattern if "." in pattern else f"{pattern}.*"
