@@ -59,6 +59,14 @@ def kernel(start_kernel: StartKernel) -> kernels.Kernel:
 
 
 @pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test keeps its own state, and nothing in the user's."""
+    monkeypatch.setenv("IPYMCP_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("IPYMCP_TRUST", raising=False)
+    return tmp_path / "state"
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fails the test that leaves a child process of this process, or one of ipymcp's threads."""
     me = psutil.Process()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -83,11 +84,7 @@ def _of_interpreter(definition: ServerDefinition, program: str) -> Iterator[str]
     command = definition.command or ""
     if definition.source.scope != "project":
         return
-    if (
-        re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder", command)
-        or "node_modules" in command
-        or (("/" in command or "\\" in command) and _is_within(command, definition.source.folder))
-    ):
+    if _is_of_project(command, definition.source.folder):
         yield f"the program is a file of the project: {command}"
     if program in _NODE:
         yield f"{program} in the project's folder: node_modules, .npmrc and package.json there decide what runs"
@@ -141,9 +138,10 @@ def _program(word: str) -> str:
     return re.sub(r"\.(exe|cmd|bat|ps1)$", "", name)
 
 
-def _is_within(path: str, folder: str | None) -> bool:
-    import os
-
-    if folder is None:
+def _is_of_project(command: str, folder: str | None) -> bool:
+    """Whether a program is a file of the project, rather than one that is installed."""
+    if re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder", command) or "node_modules" in command:
+        return True
+    if folder is None or not ("/" in command or "\\" in command):
         return False
-    return os.path.normpath(os.path.join(folder, path)).startswith(os.path.join(folder, ""))
+    return os.path.normpath(os.path.join(folder, command)).startswith(os.path.join(folder, ""))

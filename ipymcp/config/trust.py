@@ -6,12 +6,12 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.variables import references
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import Reference
@@ -124,9 +124,10 @@ def _masked_within(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return masked(value, name)
     if isinstance(value, Mapping):
-        return {key: _masked_within(item, str(key)) for key, item in value.items()}
+        table = cast("Mapping[str, Any]", value)
+        return {key: _masked_within(table[key], key) for key in table}
     if isinstance(value, list | tuple):
-        return [_masked_within(item, name) for item in value]
+        return [_masked_within(item, name) for item in cast("Sequence[Any]", value)]
     return value
 
 

@@ -56,8 +56,7 @@ def fingerprint(text: str) -> str:
 
 def diff(old: str, new: str) -> list[str]:
     """What differs between two canonical definitions, for people: unified, three lines around each change."""
-    lines = [_lines(text) for text in (old, new)]
-    return list(difflib.unified_diff(*lines, "pinned", "now", lineterm=""))
+    return list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
 
 
 def _lines(text: str) -> list[str]:

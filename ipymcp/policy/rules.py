@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALLERS",
+    "USUAL",
     "Caller",
     "Decision",
     "Rights",
@@ -60,11 +61,11 @@ def rights_of(definition: ServerDefinition, digest: str = "") -> Rights:
     """The part of a definition that policy is about."""
     return Rights(
         digest,
-        tuple(definition.tools.items()),
+        tuple((glob, cast("Decision", decision)) for glob, decision in definition.tools.items()),
         tuple(definition.auto_approve),
         definition.read_only,
         tuple(definition.hints.items()),
-        definition.origin,
+        str(definition.source),
     )
 
 
@@ -99,6 +100,8 @@ _DEFAULTS: dict[Caller, Rule] = {
     "model": Rule("*", "ask", "a model's call"),
     "app": Rule("*", "ask", "an app's call"),
 }
+USUAL = frozenset(str(rule) for rule in _DEFAULTS.values())
+"""The rules where no other is about a tool, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ __all__ = ["Finding", "look_alikes", "scan"]
 _DEEPEST = 12
 _MOST_TEXT = 200_000
 _EXCERPT = 60
-# Zero-width and joining characters, fillers, bidirectional controls, tags (ASCII that nobody sees), variation selectors.
+# Zero-width and joining characters, fillers, variation selectors, tags (ASCII that nobody sees).
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufeff\uffa0\U000e0000-\U000e0fff]"
 )

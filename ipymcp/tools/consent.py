@@ -57,9 +57,9 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
     while True:
         text = input(prompt).strip().lower() or "no"
-        found = [answer for answer in question.answers if answer == text]
-        if found:
-            return found[0]
+        for answer in question.answers:
+            if answer == text:
+                return answer
         _say(f"  expected one of {', '.join(question.answers)}")
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
+from ipymcp.state.history import Entry
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ipymcp.state.history import Entry
 
 __all__ = ["CallHistory", "moment"]
 
@@ -52,9 +52,7 @@ class CallHistory(Table):
         """Everything that was kept, as a DataFrame."""
         from ipymcp.tools.frames import to_frame
 
-        names = (
-            "duration", "caller", "server", "tool", "sent", "received", "error", "notebook", "cell", "arguments", "result",
-        )  # fmt: skip
+        names = [field.name for field in fields(Entry) if field.name != "time"]
         columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
         return to_frame(columns | {name: [_plain(getattr(e, name)) for e in self.entries] for name in names}, "")
 

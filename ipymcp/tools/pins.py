@@ -82,11 +82,10 @@ class ToolPins(Live):
                 changed += state == "changed"
                 scan = "conspicuous" if name in conspicuous else ""
                 rows.append((name, state, _day(pinned.get(entry.name)), scan))
-        note = "%mcp pins NAME shows what changed, %mcp pins accept NAME takes it" if changed else ""
-        note = " · ".join(
-            filter(None, (note, "%mcp pins scan says what is conspicuous" if any(r[3] for r in rows) else ""))
-        )
-        return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=note)
+        notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME takes it"] if changed else []
+        if any(scan for *_, scan in rows):
+            notes.append("%mcp pins scan says what is conspicuous")
+        return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=" · ".join(notes))
 
     @waits
     async def diff(self, *names: str) -> Changes:
@@ -138,9 +137,8 @@ class ToolPins(Live):
         """
         file = Path(self._host.folder, path or LOCK_FILE)
         ready = {name: session for name, session in self._host.sessions.items() if session.client is not None}
-        write_lock(
-            file, {name: [e.definition for e in session.catalog.tools.values()] for name, session in ready.items()}
-        )
+        tools = {name: session.catalog.tools.values() for name, session in ready.items()}
+        write_lock(file, {name: [entry.definition for entry in entries] for name, entries in tools.items()})
         return file
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from glob import escape
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
-from ipymcp.policy.rules import CALLERS, Rule
+from ipymcp.policy.rules import CALLERS, USUAL, Rule
 from ipymcp.tools.live import Live
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
@@ -94,18 +94,10 @@ class ToolPolicy(Live):
         for caller in CALLERS:
             verdict = self._policy.verdict(entry, session.rights, caller)
             rules = self._policy.rules(entry, session.rights, caller)
-            forbids = verdict.decision == "deny" and rules[-1].decision != "deny"
-            rows += [
-                (
-                    caller,
-                    rule.decision,
-                    f"{rule.pattern} ({rule.origin})",
-                    "" if forbids or rule is not rules[-1] else _MARK,
-                )
-                for rule in rules
-            ]
-            if forbids:
-                rows.append((caller, "deny", verdict.why, _MARK))
+            rows += [(caller, rule.decision, f"{rule.pattern} ({rule.origin})", "") for rule in rules]
+            if verdict.decision == "deny" and rules[-1].decision != "deny":
+                rows.append((caller, "deny", verdict.why, ""))
+            rows[-1] = (*rows[-1][:3], _MARK)
         return Table(("who", "decision", "rule", ""), rows, title=f"{entry.server}.{entry.name}")
 
     @property
@@ -115,13 +107,11 @@ class ToolPolicy(Live):
         for session in self._host.sessions.values():
             for entry in session.catalog.tools.values():
                 verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
-                said = dict.fromkeys(verdict.why for verdict in verdicts)
+                said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
                 rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
         rules = [str(rule) for rule in (*self._policy.remembered, *self._policy.said)]
-        note = (
-            " · ".join(rules) if rules else "no rules but the usual: a person may, for a model or an app you are asked"
-        )
+        note = " · ".join(rules) if rules else "the usual: you may; about models and apps you are asked"
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 
     @property

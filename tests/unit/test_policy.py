@@ -14,7 +14,6 @@ from ipymcp.policy.rules import Decision, Rights, Rule
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 
-
 NO_RIGHTS = Rights()
 
 

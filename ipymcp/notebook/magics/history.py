@@ -18,10 +18,10 @@ _HELP = """Show the calls that were made, newest first, in all notebooks.
     %mcp history                         the last 50
     %mcp history --server fs --failed    those of one server that failed; --server and --tool take globs
     %mcp history --since 2h -n 1000      10m, 2h, 3d ago, or '2026-11-21 14:00'
-    df = (%mcp history).df               everything that was kept, as a DataFrame: mcp.history(…).df
+    mcp.history(failed=True).df          everything that was kept, as a DataFrame
 
-%config IPyMCP.history = "values" keeps arguments and results as well, "off" nothing. Calls are kept for 30 days, 100,000 at
-most."""
+%config IPyMCP.history = "values" keeps arguments and results as well, "off" nothing. Calls are kept for 30 days,
+100,000 at most."""
 _COUNT = 50
 
 

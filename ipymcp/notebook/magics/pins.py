@@ -23,8 +23,8 @@ _HELP = """Show whether tools are what they were when they were first seen here.
     %mcp pins scan                     what is conspicuous in what servers say of their tools, and where
     %mcp pins export [FILE]            write mcp.lock beside the notebook: %mcp load --locked refuses what differs
 
-Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" keeps it from you as well, "off" from
-nobody."""
+Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" keeps it from you as well, "off"
+from nobody."""
 
 
 def _pins(request: Request) -> ToolPins | Changes | Table | None:
@@ -49,9 +49,8 @@ def _pins(request: Request) -> ToolPins | Changes | Table | None:
 
 def _refuse(request: Request, names: list[str], usage: str) -> None:
     if names:
-        raise LineError(
-            f"{names[0]} is one too many; usage: %mcp pins {usage}", request.parsed.names[-len(names)].start
-        )
+        surplus = request.parsed.names[-len(names)]
+        raise LineError(f"{surplus.raw} is one too many; usage: %mcp pins {usage}", surplus.start)
 
 
 def _say(request: Request, text: str) -> None:

@@ -24,8 +24,9 @@ _HELP = """Show or change what may be called by whom.
     %mcp policy explain fs.write_file        every rule about it, and which decides
     %mcp policy reset [--always]             forget what was decided in this notebook; --always: everywhere
 
-Of the rules that match the last decides: your own call is allowed and a model's or an app's asked about, unless the tool's
-hints, autoApprove, the definition's "tools", what was answered always or never, or this notebook say otherwise."""
+Of the rules that match the last decides: your own call is allowed and a model's or an app's asked about, unless the
+tool's hints, autoApprove, the definition's "tools", what was answered always or never, or this notebook say
+otherwise."""
 _WORDS = ("allow", "ask", "deny", "explain", "reset")
 
 

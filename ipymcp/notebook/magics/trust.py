@@ -16,12 +16,13 @@ __all__ = ["COMMANDS"]
 
 _HELP = """Show what you agreed to run, and take it back.
 
-    %mcp trust                       the definitions from projects' files that you agreed to, and the secrets they may have
+    %mcp trust                          the definitions that you agreed to, and the secrets they may have
     %mcp trust revoke NAME|FILE|HASH…   ask again before it runs; what runs by it here is stopped
     %mcp trust revoke --all
 
-A server that a project's file defines runs only after you have seen all of its definition: %mcp load asks, once for each
-definition. %mcp load --trust says yes in the cell. Where nobody can be asked, IPYMCP_TRUST=all, none, or the hashes."""
+A server that a project's file defines runs only after you have seen all of its definition: %mcp load asks, once for
+each definition. %mcp load --trust says yes in the cell. Where nobody can be asked, IPYMCP_TRUST=all, none, or hashes
+does."""
 _USAGE = "usage: %mcp trust [list | revoke NAME|FILE|HASH… | revoke --all]"
 
 
@@ -40,5 +41,5 @@ def _trust(request: Request) -> TrustedServers | None:
 
 
 COMMANDS = {
-    "trust": Command(Syntax("trust [list | revoke NAME|FILE|HASH… | --all]", (Option("--all"),)), _HELP, _trust)
+    "trust": Command(Syntax("trust [list | revoke NAME|FILE|HASH… | --all]", (Option("--all"),)), _HELP, _trust),
 }
