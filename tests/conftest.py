@@ -58,6 +58,14 @@ def kernel(start_kernel: StartKernel) -> kernels.Kernel:
     return start_kernel()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What fixtures keep that live longer than a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYMCP_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test keeps its own state, and nothing in the user's."""

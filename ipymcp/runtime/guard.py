@@ -78,7 +78,7 @@ class Guard:
         Raises:
             PolicyError: It may not be made.
         """
-        if time.monotonic() - self._read > _FRESH:
+        if time.monotonic() - self._read > _FRESH and self._loop.is_running:
             self._read = time.monotonic()
             self._loop.call(self._refresh_soon)
         rights = session.rights

@@ -313,8 +313,11 @@ class Host:
             self._state = Database(state_folder() / "state.db")
         return self._state
 
-    def _later(self, delay: float, function: Callable[[], None]) -> None:
+    def _later(self, delay: float, function: Callable[[], None]) -> bool:
+        if not self.loop.is_running:  # in a forked child
+            return False
         self.loop.call(self.loop.loop.call_later, delay, function)
+        return True
 
     def _notebook(self) -> str:
         return os.environ.get("JPY_SESSION_NAME") or self.folder

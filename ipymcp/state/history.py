@@ -94,7 +94,7 @@ class History:
 
     Args:
         database: Gives where they are kept; not called before there is something to keep.
-        later: Has a function called after some seconds, from any thread.
+        later: Has a function called after some seconds, from any thread; whether it will be.
         notebook: Gives the notebook's path.
         mask: Takes secrets out of a text.
     """
@@ -102,7 +102,7 @@ class History:
     def __init__(
         self,
         database: Callable[[], Database],
-        later: Callable[[float, Callable[[], None]], None],
+        later: Callable[[float, Callable[[], None]], bool],
         notebook: Callable[[], str],
         mask: Callable[[str], str] = str,
     ) -> None:
@@ -132,8 +132,7 @@ class History:
             record = _light(record)
         self._pending.append(record)
         if not self._is_due:
-            self._is_due = True
-            self._later(FLUSH_EVERY, self.flush)
+            self._is_due = self._later(FLUSH_EVERY, self.flush)
 
     def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
         """A call was not allowed."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.filters import Filters, selects
+from ipymcp.policy.filters import selects
+from ipymcp.policy.policy import Policy
+from ipymcp.policy.rules import Rights
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.runtime.names import identifier
@@ -37,24 +39,24 @@ def test_the_last_pattern_that_matches_decides(patterns: list[str], name: str, e
 
 
 def test_a_tool_switched_off_is_refused_with_the_pattern_until_it_is_switched_on() -> None:
-    filters = Filters()
-    filters.set("fs.*", allowed=False)
-    filters.set("fs.read", allowed=True)
-    filters.check(tool("fs.read"))
+    policy, rights = Policy(), Rights()
+    policy.filters.set("fs.*", allowed=False)
+    policy.filters.set("fs.read", allowed=True)
+    policy.check(tool("fs.read"), rights)
     with pytest.raises(PolicyError) as caught:
-        filters.check(tool("fs.write"))
+        policy.check(tool("fs.write"), rights)
     assert caught.value._render_traceback_() == [
         "PolicyError: fs.write: is disabled by 'fs.*'",
         "  %mcp enable fs.write",
     ]
-    filters.set("fs.*", allowed=True)
-    filters.check(tool("fs.write"))
-    assert filters.rules == (("fs.read", True), ("fs.*", True))
+    policy.filters.set("fs.*", allowed=True)
+    policy.check(tool("fs.write"), rights)
+    assert policy.filters.rules == (("fs.read", True), ("fs.*", True))
 
 
 def test_a_tool_switched_off_by_its_own_name_is_just_disabled() -> None:
-    filters = Filters()
-    filters.set("fs.write", allowed=False)
+    policy = Policy()
+    policy.filters.set("fs.write", allowed=False)
     with pytest.raises(PolicyError) as caught:
-        filters.check(tool("fs.write"))
+        policy.check(tool("fs.write"), Rights())
     assert str(caught.value) == "fs.write: is disabled"
