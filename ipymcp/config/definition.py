@@ -48,6 +48,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
     disabled: bool = False
+    lazy: bool = False
+    """Start it at its first call, where its tools are known from before."""
     health_interval: float = 60.0
     """Seconds after which a remote server that nobody calls is asked whether it is there."""
     log_lines: int = 1000

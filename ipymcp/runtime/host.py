@@ -22,10 +22,12 @@ from ipymcp.runtime.events import Events
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
+from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
+from ipymcp.state.store import Store
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import Client
-    from ipymcp.protocol.oauth.store import TokenStore
-    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.catalog import Catalog, ToolEntry
 
 __all__ = ["Host"]
 
@@ -49,12 +50,9 @@ class Host:
     Args:
         folder: Where servers run unless their definition says otherwise; the working folder by default.
         timing: How patient it is with them.
-        tokens: Where logins are kept; in memory, where none is given.
     """
 
-    def __init__(
-        self, folder: str | None = None, timing: Timing | None = None, tokens: TokenStore | None = None
-    ) -> None:
+    def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
@@ -65,6 +63,9 @@ class Host:
         self.running: dict[int, Call[Any]] = {}
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
+        self.notices = Notices()
+        self.state = Store(self.notices.add)
+        """What outlives the kernel."""
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
         self._calls = CallServices(self.loop, self.handlers, self.running, self.answers)
@@ -79,7 +80,7 @@ class Host:
             desk=self.desk,
             answers=self.answers,
             running=self.running,
-            token_store=tokens,
+            store=self.state,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -130,13 +131,15 @@ class Host:
 
     async def _have(self, definition: ServerDefinition) -> ServerSession:
         old = self.sessions.get(definition.name)
-        if old is not None and old.definition == definition:
-            if not definition.disabled:
+        if old is not None and old.definition.replace(lazy=definition.lazy) == definition:
+            if not (definition.disabled or (definition.lazy and old.is_lazy)):
                 old.start()
             return old
         session = ServerSession(definition, self._services)
+        self.state.known.loaded(definition)
+        is_lazy = definition.lazy and not definition.disabled and await session.be_lazy()
         self.sessions = {**self.sessions, definition.name: session}
-        if not definition.disabled:
+        if not definition.disabled and not is_lazy:
             session.start(instead_of=old)
         elif old is not None:
             await old.stop()
@@ -222,7 +225,7 @@ class Host:
         entry = session.catalog.find(tool)
         if entry is not None:
             return entry
-        if session.client is None:
+        if session.client is None and not session.is_lazy:
             session.require()
         hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
@@ -232,10 +235,22 @@ class Host:
         if not session.is_settled:
             self.loop.run(session.settled())
 
-    async def asettle(self, session: ServerSession) -> None:
+
+    def wake(self, session: ServerSession) -> None:
+        """As `settle`, for a server that is to be used: one that is lazy is started."""
+        if session.is_lazy or not session.is_settled:
+            self.loop.run(session.awake())
+
+    async def awake(self, session: ServerSession) -> None:
         """The same, awaited on the caller's loop."""
-        if not session.is_settled:
-            await self.loop.arun(session.settled())
+        if session.is_lazy or not session.is_settled:
+            await self.loop.arun(session.awake())
+
+    def browse(self, session: ServerSession) -> Catalog:
+        """What a server has, or had when it last ran; nothing is started."""
+        if session.client is None and not session.catalog.tools and not session.is_moving:
+            session.remember(self.state.known.catalog(session.digest))
+        return session.catalog
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -292,6 +307,7 @@ class Host:
         await asyncio.to_thread(self._end_threads)
 
     def _end_threads(self) -> None:
+        self.state.close()
         self._reaper.close()
         self.loop.stop()
         self.handlers.stop()
@@ -301,6 +317,7 @@ class Host:
         if not self.loop.is_running:
             return
         self.loop.freeze()
+        self.state.close()
         self._reaper.end_all([session.close_input for session in self.sessions.values()])
 
     def close_in_fork(self) -> None:

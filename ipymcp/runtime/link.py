@@ -39,7 +39,7 @@ class Link:
         """Something happened that makes the next look at the server due sooner."""
         self.subscription: Listening | None = None
         """Stateless era: what announces changes of lists."""
-        self.offers = Offers(session, self.client)
+        self.offers = Offers(session, self.client, services.store.known)
         self._session = session
         self._log = session.log
 

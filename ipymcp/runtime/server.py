@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
+from ipymcp.masking import mask
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calls import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.link import Link
     from ipymcp.runtime.offers import Offers
     from ipymcp.runtime.services import Services, Timing
+    from ipymcp.state.known import Definitions
 
 __all__ = ["ServerSession"]
 
@@ -62,6 +64,9 @@ class ServerSession:
         self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while there is a connection, even to a server that cannot be reached just now."""
+        self.is_lazy = False
+        """Whether it waits, stopped, for its first call; what it has is known from before."""
+        self.digest = definition.digest()
         self.error: McpError | None = None
         """Why it is in the state `error`, or `needs_auth` without a connection."""
         self.last_error = ""
@@ -118,7 +123,7 @@ class ServerSession:
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
             self.subscriptions = instead_of.subscriptions.move_to(self)
-        self.error = None
+        self.error, self.is_lazy = None, False
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
 
@@ -136,7 +141,7 @@ class ServerSession:
             self._link = None if self._link is link else self._link
         await self._end_predecessor()
         if self._owner is owner:
-            self.error = None
+            self.error, self.is_lazy = None, False
             self._move(state)
 
     async def _end_predecessor(self) -> None:
@@ -155,6 +160,28 @@ class ServerSession:
             if self._changed is None:
                 self._changed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
+
+    async def awake(self) -> None:
+        """Wait until it can be used, or cannot: as `settled`, and one that is lazy is started."""
+        if self.is_lazy:
+            self.start()
+        await self.settled()
+
+    async def be_lazy(self) -> bool:
+        """Wait for the first call with what it had when it last ran. False: nobody knows what it has."""
+        definitions = await self._services.store.known.acatalog(self.digest)
+        if "tools" not in definitions:
+            return False
+        self.remember(definitions)
+        self.is_lazy = True
+        return True
+
+    def remember(self, definitions: Definitions) -> None:
+        """These it had when it last ran."""
+        catalog = self.catalog.with_tools(self.name, definitions.get("tools", ()), _no_noise)
+        catalog = catalog.with_resources(definitions.get("resources", ()), _no_noise)
+        catalog = catalog.with_templates(definitions.get("templates", ()), _no_noise)
+        self.catalog = catalog.with_prompts(self.name, definitions.get("prompts", ()), _no_noise)
 
     # -- for callers, from any thread ---------------------------------------------------------------------------------
 
@@ -289,6 +316,7 @@ class ServerSession:
 
     def _give_up(self, state: State, failure: McpError) -> None:
         self.error = failure
+        self._services.store.known.moved(self.digest, "error", failure.message)
         self.log.add("host", "error", failure.message)
         self._move(state, failure.message)
 
@@ -296,6 +324,7 @@ class ServerSession:
         """Without a connection: wait until it is time to look for the server again, or somebody wants it."""
         self._look_again.clear()
         self.away_since = self.away_since or time.time()
+        self._services.store.known.moved(self.digest, "unreachable", failure.message)
         self._move(State.UNREACHABLE, failure.message)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._services.timing.unreachable):
@@ -304,6 +333,7 @@ class ServerSession:
     async def _live(self, link: Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
         self.client, self.away_since = link.client, None
+        self._services.store.known.connected(self.digest, self.protocol_version, link.client.instructions or "")
         self._move(State.READY)
         reason = "the server was stopped"
         timing = self._services.timing
@@ -331,6 +361,7 @@ class ServerSession:
 
     def adopt(self, definitions: list[ToolDefinition]) -> None:
         """These are its tools now."""
+        self._services.store.known.listed(self.digest, "tools", definitions)
         old = self.catalog
         new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
@@ -359,7 +390,7 @@ class ServerSession:
             return
         text = f"{reason}: opening the session anew by the handshake"
         self.log.add("host", "warning", text)
-        self._services.eras[self.definition.digest()] = "legacy"
+        self._services.store.known.keep_era(self.digest, "legacy")
         self._is_reopening, self.client = True, None
         self._move(State.RESTARTING, text)
         link.ended.set_result(f"{reason}: the session was opened anew by the handshake; call it again")
@@ -369,7 +400,7 @@ class ServerSession:
         if self.client is None or self.state is State.UNREACHABLE:
             return
         self.away_since = time.time()
-        self.last_error = reason
+        self.last_error = mask(reason)
         self.log.add("host", "warning", reason)
         self._move(State.UNREACHABLE, reason)
         if self._link is not None:
@@ -423,4 +454,8 @@ class ServerSession:
     def tell(self, detail: str) -> None:
         """News of the state it is in."""
         if not self._is_replaced:
-            self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
+            self._services.events.emit(ServerChanged(self.name, self.state.value, mask(detail)))
+
+
+def _no_noise(text: str) -> None:
+    """What was wrong with a catalog was said when it was listed."""

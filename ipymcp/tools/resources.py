@@ -49,7 +49,7 @@ class Resource(Live):
             RpcError: The server has no such resource, or cannot read it.
         """
         session = self._session
-        await session.settled()
+        await session.awake()
         try:
             raw = await session.offers.read(self.uri)
         except RpcError as error:
@@ -68,7 +68,7 @@ class Resource(Live):
             CallError: The server does not tell when its resources change, or refused.
         """
         session = self._session
-        await session.settled()
+        await session.awake()
         try:
             return await Subscription(self._host, session, self.uri, callback)._open()
         except RpcError as error:

@@ -26,7 +26,7 @@ class Toolset(Live):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
     Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled tools are
-    in no selection, and only servers that are ready have tools.
+    in no selection, and only servers that are ready, or lazy, have tools.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Toolset(Live):
         return [
             entry
             for session in self._host.sessions.values()
-            if session.client is not None
+            if session.client is not None or session.is_lazy
             for entry in session.catalog.tools.values()
             if self._selects(entry)
         ]

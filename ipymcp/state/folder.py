@@ -1,0 +1,59 @@
+"""Where state is kept: `IPYMCP_STATE_DIR`, else `ipymcp` in Jupyter's data folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["create_private", "foreign", "make_private", "state_folder"]
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def state_folder() -> Path:
+    """The folder. It need not exist."""
+    named = os.environ.get("IPYMCP_STATE_DIR")
+    if named:
+        return Path(os.path.abspath(os.path.expanduser(named)))
+    from jupyter_core.paths import jupyter_data_dir
+
+    return Path(jupyter_data_dir(), "ipymcp")
+
+
+def create_private(path: Path) -> None:
+    """Make sure there is such a file, and no other user may open it.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        make_private(path)
+
+
+def make_private(path: Path) -> bool:
+    """Take other users' rights to a file away. Whether they have none now.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    if not hasattr(os, "getuid"):  # Windows: who may read it is the folder's business
+        return True
+    if not path.stat().st_mode & _OTHERS:
+        return True
+    try:
+        path.chmod(0o600)
+    except OSError:
+        return False
+    return not path.stat().st_mode & _OTHERS  # some file systems take the order and do nothing
+
+
+def foreign(path: Path) -> bool:
+    """Whether a file, if it exists, is another user's."""
+    try:
+        return hasattr(os, "getuid") and path.stat().st_uid != os.getuid()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,53 @@
+"""The tables of the database, as one migration after the other.
+
+A database knows how many it has seen (`PRAGMA user_version`). Once released, a migration is never changed: what comes
+later is appended. Each table is read and written by one module, which is named here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["MIGRATIONS"]
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        # known.py
+        """
+        CREATE TABLE servers (
+            digest TEXT PRIMARY KEY,  -- of the definition
+            name TEXT NOT NULL,
+            transport TEXT NOT NULL,
+            auth TEXT NOT NULL,
+            enabled INTEGER NOT NULL,
+            status TEXT NOT NULL,
+            era TEXT,
+            version TEXT NOT NULL,
+            instructions TEXT NOT NULL,
+            error TEXT NOT NULL,
+            last_seen REAL  -- seconds since 1970; when it last answered
+        )
+        """,
+        """
+        CREATE TABLE catalogs (
+            digest TEXT NOT NULL,
+            kind TEXT NOT NULL,  -- tools, resources, templates, prompts
+            items BLOB NOT NULL,  -- a JSON array of definitions
+            count INTEGER NOT NULL,
+            listed REAL NOT NULL,
+            PRIMARY KEY (digest, kind)
+        )
+        """,
+        # safe.py
+        """
+        CREATE TABLE secrets (
+            kind TEXT NOT NULL,  -- secret, tokens, registration
+            name TEXT NOT NULL,
+            place TEXT NOT NULL,  -- keyring, vault, memory
+            sealed BLOB,  -- in the vault: the key's id, nonce, ciphertext; in memory: the text
+            changed REAL NOT NULL,
+            PRIMARY KEY (kind, name)
+        )
+        """,
+    ),
+)
