@@ -235,7 +235,6 @@ class Host:
         if not session.is_settled:
             self.loop.run(session.settled())
 
-
     def wake(self, session: ServerSession) -> None:
         """As `settle`, for a server that is to be used: one that is lazy is started."""
         if session.is_lazy or not session.is_settled:
