@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,7 +11,10 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
@@ -69,6 +73,7 @@ CONTENDERS = {
     contender.name: contender
     for contender in (
         Contender("floor", "floor (asyncio, json)", "floor"),
+        Contender("httpx", "bare httpx, msgspec", "bare_httpx", "httpx"),
         Contender("ours", "ipymcp, in a cell", "kernel", "ipykernel"),
         Contender("script", "ipymcp, in a script", "ours", "ipymcp"),
         Contender("sdk", "official SDK", "sdk", "mcp", "mcp:Client", "sdk2"),
@@ -85,6 +90,7 @@ CONTENDERS = {
     )
 }
 LIGHT_SERVER = f"{sys.executable} -I -S {ROOT / 'benchmarks' / 'servers.py'}"
+HTTP_SERVER = (sys.executable, "-I", "-S", str(ROOT / "benchmarks" / "http_server.py"))
 SDK_SERVER = f"{CONTENDERS['sdk'].python} {ROOT / 'benchmarks' / 'sdk_server.py'}"
 
 
@@ -92,6 +98,20 @@ def worker_environment() -> dict[str, str]:
     """Ours without the ban on bytecode: pip compiles what it installs, a checkout is compiled at its first import."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "MCP_USE_ANONYMIZED_TELEMETRY": "false"}
+
+
+@contextlib.contextmanager
+def http_server() -> Iterator[str]:
+    """The light server behind a URL, which is given."""
+    process = subprocess.Popen(HTTP_SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin
+    assert process.stdout
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()
 
 
 class Worker:

@@ -10,7 +10,7 @@ from benchmarks.contenders import CONTENDERS
 if TYPE_CHECKING:
     from benchmarks.scenarios import Scenario, Target
 
-REFERENCES = ("floor", "sdk")
+REFERENCES = ("floor", "httpx", "sdk")
 Samples = dict[str, dict[int, dict[str, Any]]]
 """Contender to round to sample."""
 

@@ -6,6 +6,7 @@ python -m benchmarks.run [--rounds N] [--only NAME…] [--quick] [--write]
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `python benchmarks/run.py` works too
 
-from benchmarks.contenders import CONTENDERS, ROOT, SDK_SERVER, Worker, WorkerError
+from benchmarks.contenders import CONTENDERS, ROOT, SDK_SERVER, Worker, WorkerError, http_server
 from benchmarks.report import Samples, markdown, table, verdicts
 from benchmarks.scenarios import Scenario, scenarios
 
@@ -79,15 +80,29 @@ def run(scenario: Scenario, rounds: int, absent: dict[str, str]) -> tuple[Sample
         return {}, dict.fromkeys(scenario.contenders, f"no interpreter for {Path(SDK_SERVER.split()[-1]).name}")
     samples: Samples = {}
     workers: dict[str, Worker] = {}
+    needs_url = any("{url}" in line for line in scenario.setup)
+    with http_server() if needs_url else contextlib.nullcontext("") as url:
+        measure(scenario, rounds, [line.format(url=url) for line in scenario.setup], workers, samples, missing)
+    return samples, missing
+
+
+def measure(
+    scenario: Scenario,
+    rounds: int,
+    setup: list[str],
+    workers: dict[str, Worker],
+    samples: Samples,
+    missing: dict[str, str],
+) -> None:
     try:
         for turn in range(min(rounds, scenario.most_rounds)):
             for name in scenario.contenders:
                 if name in missing:
                     continue
                 try:
-                    if scenario.setup and name not in workers:
+                    if setup and name not in workers:
                         workers[name] = Worker(CONTENDERS[name])
-                        workers[name].ask(*scenario.setup)
+                        workers[name].ask(*setup)
                     sample = scenario.measure(CONTENDERS[name], workers.get(name))
                 except WorkerError as error:
                     missing[name] = str(error)
@@ -97,7 +112,6 @@ def run(scenario: Scenario, rounds: int, absent: dict[str, str]) -> tuple[Sample
     finally:
         for worker in workers.values():
             worker.close()
-    return samples, missing
 
 
 def write_results(about: dict[str, Any], sections: list[str], results: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Sample = dict[str, Any]
 CONNECT = f"connect light {LIGHT_SERVER}"
+CONNECT_HTTP = "connect light {url}"
 PEERS = ("fastmcp", "mcp_use", "langchain")
 
 
@@ -168,6 +169,42 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
             ("calls_per_s",),
             (Target("calls_per_s", 4, "sdk", at_least=True),),
             setup=(CONNECT, "concurrent 300 100"),
+        ),
+        Scenario(
+            "http-call",
+            "one call over HTTP; ours synchronous from a cell, the others awaited in their own loop",
+            ("httpx", "ours", "sdk"),
+            keeping(f"seq {calls // 2}"),
+            ("wall_ms", "cpu_ms"),
+            (Target("cpu_ms", 0.9, "sdk"), Target("cpu_ms", 1.15, "httpx")),
+            setup=(CONNECT_HTTP, "seq 200"),
+        ),
+        Scenario(
+            "http-concurrent",
+            "100 calls at once over HTTP",
+            ("httpx", "ours", "sdk"),
+            keeping(f"concurrent {calls // 2} 100"),
+            ("calls_per_s",),
+            (Target("calls_per_s", 2, "sdk", at_least=True),),
+            setup=(CONNECT_HTTP, "concurrent 200 100"),
+        ),
+        Scenario(
+            "http-10",
+            "a text of 10 MB in a JSON answer over HTTP",
+            ("httpx", "ours", "sdk"),
+            keeping("payload 10 text"),
+            ("wall_ms",),
+            (Target("wall_ms", 1.3, "httpx"), Target("stall_ms", 150)),
+            setup=(CONNECT_HTTP, "seq 20"),
+        ),
+        Scenario(
+            "http-rows-10",
+            "10 MB of structured rows in a JSON answer over HTTP, decoded",
+            ("httpx", "ours", "sdk"),
+            keeping("payload 10 rows"),
+            ("wall_ms",),
+            (Target("wall_ms", 1.3, "httpx"), Target("stall_ms", 150)),
+            setup=(CONNECT_HTTP, "seq 20"),
         ),
         Scenario(
             "text-10",

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth.over_httpx import HttpxFetch
+from ipymcp.protocol.oauth.fetch import fetch
 from ipymcp.protocol.oauth.provider import OAuth
 from ipymcp.protocol.oauth.settings import LoginRequest, OAuthSettings
 from ipymcp.protocol.oauth.store import MemoryTokenStore, TokenStore
@@ -40,7 +40,7 @@ class ScriptedUser:
                 return self._alter(address)
             arrived = await browser.get(address)
         if arrived.status_code != 200:
-            raise AuthError("the redirect did not arrive")
+            raise AuthError("the redirect did not arrive", hint="%mcp start asks again")
         return await asyncio.wait_for(request.redirect.received(), 10)
 
 
@@ -58,7 +58,7 @@ def oauth(
         OAuthSettings(**settings),
         store or MemoryTokenStore(),
         user or ScriptedUser(),
-        HttpxFetch(),
+        fetch,
         definition=definition,
     )
 

@@ -71,7 +71,9 @@ class Ours:
     def _open(self, command: list[str]) -> Any:
         import ipymcp
 
-        return self._stack.enter_context(ipymcp.connect({"light": {"command": command[0], "args": command[1:]}}))
+        remote = command[0].startswith("http")
+        light = {"url": command[0]} if remote else {"command": command[0], "args": command[1:]}
+        return self._stack.enter_context(ipymcp.connect({"light": light}))
 
     def sequential(self, count: int) -> Sample:
         mcp = self._mcp

@@ -29,8 +29,9 @@ class Sdk:
     async def _own(self, command: list[str], ready: asyncio.Future[Client]) -> None:
         try:
             async with AsyncExitStack() as stack:
-                parameters = StdioServerParameters(command=command[0], args=command[1:])
-                client = await stack.enter_async_context(Client(parameters))
+                remote = command[0].startswith("http")
+                where = command[0] if remote else StdioServerParameters(command=command[0], args=command[1:])
+                client = await stack.enter_async_context(Client(where))
                 page = await client.list_tools()
                 while page.next_cursor:
                     page = await client.list_tools(cursor=page.next_cursor)

@@ -18,7 +18,7 @@ Transport = Literal["stdio", "http", "sse"]
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach one server and how to treat it. Paths and texts stand as they were written.
 
-    Its repr shows neither environment, headers nor arguments: any of them may hold a secret.
+    Its repr shows neither environment, headers, logins nor arguments: any of them may hold a secret.
     """
 
     name: str
@@ -29,7 +29,11 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     """The folder to run in, relative to `base`."""
     url: str | None = None
+    """The address of a remote server: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp`."""
     headers: Mapping[str, str] = {}
+    """Sent with every request to it."""
+    auth: Mapping[str, Any] = {}
+    """How to log in to it, by `type`; empty: as the server asks for it."""
     transport: Transport = "stdio"
     era: Era = "auto"
     timeout: float = 30.0
@@ -44,6 +48,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
     disabled: bool = False
+    health_interval: float = 60.0
+    """Seconds after which a remote server that nobody calls is asked whether it is there."""
     log_lines: int = 1000
     """How many of its log lines are kept."""
     origin: str = "cell"
@@ -67,6 +73,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
             "base": self.base,
             "url": self.url,
             "headers": dict(self.headers),
+            "auth": dict(self.auth),
             "transport": self.transport,
             "inherit_env": inherited,
             "extra": {key: self.extra[key] for key in ("autoApprove", "envFile") if key in self.extra},

@@ -1,6 +1,6 @@
 """The shapes of config documents: what each host writes, read as `ServerDefinition`s.
 
-Now one: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}}}}`.
+Now one: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}}, NAME: {"url": …, "headers": {…}}}}`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from ipymcp.config.auth import auth
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.values import Entry, found
 from ipymcp.errors import ConfigError
+from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import Era, Transport
@@ -77,6 +79,8 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         )
     command = entry.text("command", hint=_PROGRAM)
     url = entry.text("url", hint="write the server's address, such as https://host/mcp")
+    headers = entry.table("headers", hint=_TABLE)
+    _check_remote(entry, url, headers)
     timeout = entry.seconds("timeout", 30.0)
     return ServerDefinition(
         name=name,
@@ -85,7 +89,8 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         env=entry.table("env", hint=_TABLE),
         cwd=entry.text("cwd", hint="write a folder's path"),
         url=url,
-        headers=entry.table("headers", hint=_TABLE),
+        headers=headers,
+        auth=auth(entry),
         transport=_transport(entry, command, url),
         era=cast("Era", entry.choice("era", ("auto", "legacy", "modern")) or "auto"),
         timeout=timeout,
@@ -95,11 +100,21 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         inherit_env=_inherit_env(entry),
         max_result_bytes=entry.size("max_result_bytes", 64_000_000),
         disabled=entry.flag("disabled", default=False),
+        health_interval=entry.seconds("health_interval", 60.0),
         log_lines=entry.size("log_lines", 1000, of="lines"),
         origin=origin,
         base=base,
         extra=entry.rest(),
     )
+
+
+def _check_remote(entry: Entry, url: str | None, headers: Mapping[str, str]) -> None:
+    """Raise for an address or a header that cannot be used."""
+    for key, check in (("url", lambda: url and parse_address(url)), ("headers", lambda: checked_headers(headers))):
+        try:
+            check()
+        except ConfigError as error:
+            raise entry.error(error.message, key=key, hint=error.hint or _TABLE) from None
 
 
 def _transport(entry: Entry, command: str | None, url: str | None) -> Transport:

@@ -76,6 +76,17 @@ class Entry:
             raise self.expected(key, "a text", value, hint=hint)
         return text
 
+    def secret(self, key: str) -> str | None:
+        """A text that is not empty and must not be shown, not even by an error."""
+        value = self.get(key)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self.error("expected a text", key=key, hint=f'write "{key}": "…"')
+        return value
+
+    def within(self, key: str, values: Mapping[str, Any]) -> Entry:
+        """The object under a key, to be read the same way."""
+        return Entry(values, origin=self._origin, path=f"{self._path}.{key}")
+
     def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
         """A list of texts."""
         value = self.get(key)

@@ -42,6 +42,8 @@ class AttributeContext:
     """How many positional arguments stand before the cursor's."""
     quote: str = ""
     """The quote that is open at the cursor."""
+    literals: tuple[tuple[int | str, str], ...] = ()
+    """The strings among the arguments before the cursor's, by position or keyword."""
 
 
 def attribute_context(text: str, namespace: str) -> AttributeContext | None:
@@ -145,7 +147,7 @@ class _Python:
             if name is None and part.strip() and not part.lstrip().startswith("*")
         )
         kind, argument, partial = self._at_cursor(edges[-1] + 1)
-        return kind and self._found(kind, path, partial, argument, names, positional)
+        return kind and self._found(kind, path, partial, argument, names, positional, _literals(before))
 
     def _at_cursor(self, start: int) -> tuple[Literal["argument", "value"] | None, str, str]:
         """The kind, argument and typed part of the argument that begins at `start`."""
@@ -170,10 +172,11 @@ class _Python:
         argument: str = "",
         given: tuple[str, ...] = (),
         positional: int = 0,
+        literals: tuple[tuple[int | str, str], ...] = (),
     ) -> AttributeContext:
         start = self.offset + len(self.text) - len(partial)
         quote = self.text[self.string] if self.string >= 0 else ""
-        return AttributeContext(kind, path, partial, start, argument, given, positional, quote)
+        return AttributeContext(kind, path, partial, start, argument, given, positional, quote, literals)
 
     def _code(self, start: int, end: int) -> str:
         """The text of a range without its comments."""
@@ -189,18 +192,17 @@ class _Python:
         steps: list[Step] = []
         while end > 0:
             end = self._skip_blanks(end)
-            last = self.text[end - 1] if end else ""
-            if last == "]":
-                opened = self.pairs.get(end - 1, 0)
-                key = _LITERAL.fullmatch(self.text, opened + 1, end - 1)
-                if key is None:
-                    return None
-                steps.append(Step(key[2], item=True))
-                end = opened
-                continue
-            is_call = last == ")"
+            is_call = self.text[end - 1 : end] == ")"
             if is_call:
                 end = self._skip_blanks(self.pairs.get(end - 1, 0))
+            if self.text[end - 1 : end] == "]":
+                opened = self.pairs.get(end - 1, 0)
+                key = _LITERAL.fullmatch(self.text, opened + 1, end - 1)
+                if key is None or (is_call and (steps or not may_call)):
+                    return None
+                steps.append(Step(key[2], item=True, called=is_call))
+                end = opened
+                continue
             start = self._word_start(end)
             name, before = self.text[start:end], self._skip_blanks(start)
             is_options = is_call and name == "options"
@@ -222,3 +224,13 @@ class _Python:
         while end and self.text[end - 1].isspace():
             end -= 1
         return end
+
+
+def _literals(arguments: list[str]) -> tuple[tuple[int | str, str], ...]:
+    found: list[tuple[int | str, str]] = []
+    for at, argument in enumerate(arguments):
+        keyword = _KEYWORD.match(argument)
+        literal = _LITERAL.fullmatch(argument, keyword.end() if keyword else 0)
+        if literal:
+            found.append((keyword[1] if keyword else at, literal[2]))
+    return tuple(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import McpError
 from ipymcp.runtime.calls import Call
-from ipymcp.runtime.names import RESERVED_HOST
+from ipymcp.runtime.names import RESERVED_HOST, RESERVED_SERVER
 from ipymcp.tools.face import Mcp
 from ipymcp.tools.results import ToolResult
 from ipymcp.tools.servers import Server, Servers
@@ -32,6 +32,11 @@ _CALLERS = ("aio", "submit")
 def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     """What may stand at the cursor in Python code, and its kind for IPython."""
     path, is_key = context.path, context.kind == "key"
+    session = _session(path[0], mcp) if path and not _is_own_word(path[0]) else None
+    if session is not None and len(path) > 1 and path[1].name in RESERVED_SERVER and not path[1].item:
+        from ipymcp.notebook import offer_completion
+
+        return offer_completion.in_code(context, mcp, session)
     if context.kind in ("argument", "value"):
         return _in_call(context, mcp)
     if not path:
@@ -40,12 +45,19 @@ def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
         return _of_own_word(context, mcp), "module" if is_key else "function"
     if path[-1].called:
         return _of_called(path, mcp), "property"
-    session = _session(path[0], mcp)
     if session is None or len(path) > 2 or (is_key and len(path) == 2):
         return (), "function"
     if len(path) == 2:
         return _words_of(Tool), "function"
-    return (_closed(session.catalog.tools, context) if is_key else sorted(session.catalog.aliases)), "function"
+    if is_key:
+        return _closed(session.catalog.tools, context), "function"
+    return [*sorted(session.catalog.aliases), *_offered(session)], "function"
+
+
+def _offered(session: ServerSession) -> list[str]:
+    """Which of a server's own words lead to something."""
+    client = session.client
+    return [word for word in sorted(RESERVED_SERVER) if client is not None and word in client.capabilities]
 
 
 def _is_own_word(step: Step) -> bool:
@@ -66,6 +78,8 @@ def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
         return ()
     if first.name == "tools":
         return _words_of(Toolset)
+    if first.name in RESERVED_SERVER:
+        return ("df", "table")
     return ("aio",) if isinstance(getattr(Mcp, first.name, None), waits) else ()
 
 

@@ -64,6 +64,12 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     if context.kind == "server":
         names = [*mcp, *(["demo"] if context.subcommand == "load" and "demo" not in mcp else [])]
         return [*names, *_paths(context.partial)] if context.subcommand == "load" else names, "module"
+    if context.kind in ("resource", "prompt") or (
+        context.subcommand in ("read", "subscribe", "prompt") and context.tool
+    ):
+        from ipymcp.notebook.offer_completion import on_line
+
+        return on_line(context, mcp)
     if context.kind == "tool":
         return _tool_paths(context.partial, mcp), "function"
     if context.kind == "argument":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ipymcp.notebook.attribute_context import AttributeContext, Step, attribute_context
 from ipymcp.notebook.magics.line import tokenize_partial
@@ -23,19 +23,31 @@ __all__ = ["AttributeContext", "LineContext", "Step", "context_at"]
 VALUE_OPTIONS = frozenset({"--env", "--cwd", "--era", "--timeout", "--header", "--transport", "--out", "-n"})
 """The options of `%mcp` that take the next word as their value."""
 
-_NAMES: dict[str, Literal["server", "tool", "subcommand"]] = {
+Kind: TypeAlias = Literal[
+    "subcommand", "server", "tool", "resource", "prompt", "argument", "value", "option", "option-value", "file"
+]
+_NAMES: dict[str, Kind] = {
     "load": "server",
     "start": "server",
     "stop": "server",
     "restart": "server",
     "unload": "server",
     "logs": "server",
+    "resources": "server",
+    "prompts": "server",
     "enable": "tool",
     "disable": "tool",
     "tools": "tool",
     "call": "tool",
+    "read": "server",
+    "subscribe": "server",
+    "prompt": "prompt",
     "help": "subcommand",
 }
+_READERS = frozenset({"read", "subscribe"})
+"""The words of `%mcp` that take a server, a resource of it, and the parameters of a template."""
+_CALLERS = frozenset({"call", "prompt", *_READERS})
+"""Those that take arguments after what they name."""
 _PATH_OPTIONS = frozenset({"--cwd"})
 _LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t])")
 _CONTINUED = re.compile(r"\\\n")
@@ -45,19 +57,23 @@ _CONTINUED = re.compile(r"\\\n")
 class LineContext:
     """The cursor is in a `%mcp`, `x = %mcp` or `%%mcp` line."""
 
-    kind: Literal["subcommand", "server", "tool", "argument", "value", "option", "option-value", "file"]
-    """A `tool` may still be typing its server's name; a `server` of `load` may also become a file's."""
+    kind: Kind
+    """A `tool` or `prompt` may still be typing its server's name; a `server` of `load` may also become a file's."""
     partial: str
     """What is typed of it, as typed."""
     start: int
     """Where `partial` begins in the text."""
     subcommand: str = ""
     tool: str = ""
-    """The `server.tool` that a call names, as typed."""
+    """The `server.tool` or `server.prompt` that the line names, or the resource, as typed."""
+    server: str = ""
+    """The server that stands before the resource, as typed."""
     argument: str = ""
     """The argument, or the option, whose value is typed."""
     given: tuple[str, ...] = ()
     """The arguments that are there already."""
+    values: tuple[tuple[str, str], ...] = ()
+    """The same with their values, as typed."""
     quote: str = ""
     in_cell: bool = False
     """Whether the line is a `%%mcp` one."""
@@ -103,16 +119,24 @@ def _line_context(text: str, at: int, in_cell: bool, value_options: Collection[s
     subcommand = words[0].text if words else ""
     names = _names(words[1:], value_options)
 
-    def found(
-        kind: Literal["subcommand", "server", "tool", "argument", "value", "option", "option-value", "file"],
-        typed: str = value,
-        *,
-        argument: str = "",
-    ) -> LineContext:
-        tool = names[0].text if subcommand == "call" and names else ""
-        given = tuple(word.key for word in names[1:] if word.key is not None) if tool else ()
-        start = len(text) - len(typed)
-        return LineContext(kind, typed, start, subcommand, tool, argument, given, last.quoted, in_cell)
+    target = 1 if subcommand in _READERS else 0
+    named = names[target : target + 1] if subcommand in _CALLERS else []
+
+    def found(kind: Kind, typed: str = value, *, argument: str = "") -> LineContext:
+        arguments = [word for word in names[target + 1 :] if word.key is not None] if named else []
+        return LineContext(
+            kind=kind,
+            partial=typed,
+            start=len(text) - len(typed),
+            subcommand=subcommand,
+            tool=named[0].text if named else "",
+            server=names[0].text if target and names else "",
+            argument=argument,
+            given=tuple(word.key or "" for word in arguments),
+            values=tuple((word.key or "", word.value) for word in arguments),
+            quote=last.quoted,
+            in_cell=in_cell,
+        )
 
     if partial.in_command:
         return found("file")
@@ -123,11 +147,11 @@ def _line_context(text: str, at: int, in_cell: bool, value_options: Collection[s
         return found("file" if option in _PATH_OPTIONS else "option-value", argument=option)
     if last.raw.startswith("-"):
         return found("option")
-    if subcommand == "call" and names:
+    if named:
         if last.key is not None:
             return found("value", argument=last.key)
         return None if last.quoted or last.is_body else found("argument")
-    kind = _NAMES.get(subcommand)
+    kind = "resource" if target and names else _NAMES.get(subcommand)
     if kind == "server" and subcommand == "load" and _looks_like_path(value):
         return found("file")
     if kind == "tool":

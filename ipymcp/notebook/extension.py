@@ -14,6 +14,8 @@ from ipymcp.runtime.nested import is_harmfully_patched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.runtime.nested import NestedMode
+
 __all__ = ["Extension", "load", "unload"]
 
 _ATTRIBUTE = "_ipymcp_extension"
@@ -30,7 +32,7 @@ class Extension:
         self.ip = ip
         self._bound: str | None = None
         self._matcher: Any = None
-        self.settings = IPyMCP(self.bind, parent=ip)
+        self.settings = IPyMCP(self.bind, _set_nested_loop, parent=ip)
 
     def install(self) -> None:
         """Put everything in."""
@@ -124,6 +126,10 @@ _magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
 def _has_context_matchers() -> bool:
     """Whether this IPython (8.6 or later) tells completers more than the word they stand in."""
     return hasattr(sys.modules["IPython.core.completer"], "context_matcher")
+
+
+def _set_nested_loop(mode: NestedMode) -> None:
+    ipymcp.host()._host.answers.nested_loop = mode
 
 
 def _say(text: str) -> None:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.events import ServerChanged
+from ipymcp.runtime.states import State
 from ipymcp.tools.sanitize import text as escaped
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class LoadDisplay:
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
         state = session.state.value
-        if session.client is not None:
+        if session.state is State.READY:
             count = len(session.catalog.tools)
             return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}"
         if session.error is not None:

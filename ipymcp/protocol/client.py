@@ -14,8 +14,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipymcp.errors import CallTimeout, ConnectionLost, McpError
-from ipymcp.protocol import eras, listing, wire
+from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
+from ipymcp.protocol import eras, wire
 from ipymcp.protocol.background import Background
 from ipymcp.protocol.clocks import Clocks
 from ipymcp.protocol.continuations import Continuations
@@ -25,19 +25,22 @@ from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.listener import Listener
 from ipymcp.protocol.negotiation import negotiate
 from ipymcp.protocol.notices import Notices
+from ipymcp.protocol.pages import TOOLS, list_all
 from ipymcp.protocol.pushes import Pushes
 from ipymcp.protocol.reopening import Reopening
 from ipymcp.protocol.rounds import Rounds
 from ipymcp.protocol.rpc import Peer, Slot
 from ipymcp.protocol.serving import Serving
+from ipymcp.protocol.subscriptions import Listening, Listenings
+from ipymcp.protocol.tasks import Tasks, takes_tasks
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from msgspec import Raw
 
-    from ipymcp.errors import RpcError
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.inputs import Responder
     from ipymcp.protocol.negotiation import EraChoice
@@ -45,8 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Listener"]
 
-_LOG_LEVEL = "info"
-"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
 _HEADER_MISMATCH = -32020
 _INVALID_REQUEST = -32600
 _LOOK_UP = 30.0
@@ -81,13 +82,14 @@ class Client:
         self._rounds = Rounds(self, self._answers, self._background)
         self._reopening = Reopening(self, self._background)
         self._pushes = Pushes(self._peer, listener)
-        self._notices = Notices(listener, self._cancelled)
-        self._subscription: Slot | None = None
+        self._listenings = Listenings(listener.noise)
+        self.task_slots: dict[str, Slot] = {}
+        """Calls that became tasks, by the task's id: a request of the server may name one."""
+        self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
+        self._notices = Notices(listener, self._listenings, self._tasks.changed, self._cancelled)
         self._lost: str | None = None
         self.continuations = Continuations()
         """Who goes on with answers that are no outcome yet."""
-        self.task_slots: dict[str, Slot] = {}
-        """Calls that became tasks, by the task's id: a request of the server may name one."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
         """False when the era was decided after a silence: then it is not worth remembering."""
@@ -124,11 +126,20 @@ class Client:
             self.continuations.on_result("input_required", self._rounds.begin)
             self.continuations.on_error(_HEADER_MISMATCH, self._renew_headers)
             self.continuations.on_error(_INVALID_REQUEST, self._pushes.error)
+            self.continuations.on_result("task", self._tasks.begin)
             self._peer.intercept = self.continuations.intercept
+        elif self.takes_tasks:
+            self._tasks.is_stateless = False
+            self._peer.intercept = self._tasks.intercept
 
     async def shake_hands(self) -> None:
-        """Open the session anew, in the handshake era."""
+        """Open the session anew, in the handshake era: the server has forgotten it, and may be another by now."""
+        self._serving.withdraw_all()
         await self._settle("legacy")
+        self._listener.tools_changed()
+        self._listener.resources_changed()
+        self._listener.prompts_changed()
+        self._listener.subscriptions_lost()
 
     async def _settle(self, era: EraChoice) -> None:
         settled = await negotiate(self._ask, self._identity, self._answers.declared, era)
@@ -182,36 +193,58 @@ class Client:
         finally:
             self.give_up(slot, "the host stopped waiting")
 
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, none of the questions now in flight runs out of time; on the loop thread."""
+        return self._clocks.held(None)
+
     async def check(self, timeout: float) -> None:
         """Ask something cheap, to see that the server is there. Raises as `request` does."""
         await self.request("server/discover" if self.era.kind == "stateless" else "ping", timeout=timeout)
 
-    async def list_tools(self, *, timeout: float) -> list[wire.ToolDefinition]:
+    async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
         """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
-        if "tools" not in self.capabilities:
-            return []
-        tools = await listing.list_tools(self, timeout=timeout)
+        tools = (await list_all(self, TOOLS, timeout=timeout)).items
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        invalid: set[str] = set()
-        for tool, reason in self._headers.learn(tools):
-            self._listener.noise(f"the tool {tool.name} left out: {reason}")
-            invalid.add(tool.name)
+        invalid = self._headers.learn(tools)
+        for name, reason in invalid.items():
+            self._listener.noise(f"the tool {name} left out: {reason}")
         return [tool for tool in tools if tool.name not in invalid]
 
-    def call_tool(self, slot: Slot, name: str, arguments: bytes) -> None:
+    def call_tool(self, slot: Slot, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a call, from any thread. The slot hears of progress and of the outcome.
 
         Args:
             slot: New; it is given its id here.
             name: The tool's exact name.
             arguments: A JSON object.
+            as_task: Handshake era: have it be a task. In the stateless era that is the server's choice.
 
         Raises:
             ConnectionLost: There is nobody to send to. The slot hears nothing then.
         """
         slot.name = name
+        slot.wants_task = as_task
         self.ask(slot, "tools/call", arguments)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether calls may be tasks: of this server in the handshake era, of any in the stateless era."""
+        return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
+
+    def pick_up(self, slot: Slot, task: str) -> None:
+        """Follow a task by its id, from any thread, as the call that it was."""
+        self._peer.open(slot, "tools/call")
+        self._rounds.on_loop(self._tasks.pick_up, slot, task)
+
+    def leave(self, slot: Slot) -> str | None:
+        """Stop waiting for a call that has become a task, which goes on; from any thread.
+
+        Returns:
+            The task's id; None where it is no task, or was settled already.
+        """
+        task = self._tasks.leave(slot)
+        return task if task is not None and self.give_up(slot, "left") else None
 
     def ask(self, slot: Slot, method: str, body: bytes) -> None:
         """Send a question, from any thread. The slot hears of the outcome, however many requests it takes.
@@ -244,7 +277,7 @@ class Client:
 
     def _is_outcome(self, slot: Slot, line: bytes | bytearray) -> bool:
         """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
-        return self._peer.concerns(slot, line) and self.continuations.has_none(line)
+        return not slot.wants_task and self._peer.concerns(slot, line) and self.continuations.has_none(line)
 
     def give_up(self, slot: Slot, reason: str) -> bool:
         """Stop waiting for a question and tell the server, from any thread.
@@ -262,7 +295,7 @@ class Client:
 
     def call_off(self, slot: Slot, reason: str) -> None:
         """Tell the server that nobody waits for the request last sent for this slot."""
-        if self._reopening.is_under_way and self._reopening.drop(slot.id):
+        if not self._reopening.is_open and self._reopening.drop(slot.id):
             return
         if slot.method != "initialize" and not self._transport.abort(slot.id):
             with contextlib.suppress(ConnectionLost):
@@ -274,23 +307,16 @@ class Client:
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method, self._headers_of(method))
 
-    def listen(self) -> asyncio.Future[Raw]:
-        """Stateless era: subscribe, now, to changes of the tool list.
+    def listen(self, wanted: Mapping[str, Any]) -> Listening:
+        """Stateless era: subscribe, now.
 
-        Returns:
-            What is done when the server ends it, with an `RpcError` if it has no subscriptions; cancelling it ends it.
+        Args:
+            wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
-        slot, future = self._open_request("subscriptions/listen", b'{"notifications":{"toolsListChanged":true}}')
-        self._subscription = slot
-
-        def over(done: asyncio.Future[Raw]) -> None:
-            if self._subscription is slot:
-                self._subscription = None
-            if done.cancelled() or done.exception() is None:
-                self.give_up(slot, "no longer listening")
-
-        future.add_done_callback(over)
-        return future
+        body = wire.encode({"notifications": wanted})
+        listening = Listening(*self._open_request("subscriptions/listen", body), wanted)
+        self._listenings.add(listening, self.give_up)
+        return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
@@ -324,15 +350,19 @@ class Client:
         name, body = slot.name, slot.body
         headers = self._headers_of(slot.method, body, name)
         if name is not None:
-            body = b'{"name":%s,"arguments":%s}' % (wire.encode(name), body)
-        if extra:
-            body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
-        if name is not None:
-            params = self.era.params(body, progress_token=slot.id, log_level=_LOG_LEVEL)
+            if slot.wants_task:
+                extra = b'"task":{}'
+            params = self.era.call_params(wire.encode(name), body, slot.id, extra)
         else:
+            if extra:
+                body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
+        if not self._reopening.is_open and slot.method != "initialize":
+            message = Message(frame, "request", slot.id, slot.method, headers)
+            if self._reopening.hold(message):
+                return
         self._send(frame, "request", slot.id, slot.method, headers)
 
     def _send(
@@ -344,10 +374,7 @@ class Client:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         """Where every frame goes out."""
-        message = Message(frame, kind, identifier, method, headers)
-        if self._reopening.is_under_way and method != "initialize" and self._reopening.hold(message):
-            return
-        self._transport.send(message)
+        self._transport.send(Message(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
         return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
@@ -361,7 +388,9 @@ class Client:
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """One request failed in the transport (called by it)."""
-        self._peer.fail(identifier, error)
+        slot = self._peer.slot(identifier)
+        if slot is None or not isinstance(error, RpcError) or not self.continuations.remedy(slot, error):
+            self._peer.fail(identifier, error)
 
     def expired(self, message: Message) -> None:
         """The server has forgotten our session (called by the transport)."""
@@ -413,11 +442,11 @@ class Client:
 
     def _cancelled(self, identifier: int | str) -> None:
         """The handshake era withdraws a request of the server so, the stateless era ends a subscription of ours."""
-        slot = self._subscription
+        listening = self._listenings.find(identifier)
         if self.era.kind == "handshake":
             self._serving.withdraw(identifier)
-        elif slot is not None and identifier == slot.id and self._peer.take(slot):
-            slot.settle(error=ConnectionLost("the server ended the subscription"))
+        elif listening is not None and self._peer.take(listening.slot):
+            listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
     # -- questions of several requests --------------------------------------------------------------------------------
 
@@ -428,6 +457,10 @@ class Client:
     def fail(self, slot: Slot, error: McpError) -> None:
         """End a question, if somebody still waits for it."""
         self._peer.fail(slot.id, error)
+
+    def succeed(self, slot: Slot, result: Raw) -> None:
+        """End a question well, if somebody still waits for it."""
+        self._peer.succeed(slot.id, result)
 
     def send_again(self, slot: Slot, extra: bytes) -> bool:
         """Send a renewed question, with further members of its params; false if nobody waits for it any more."""

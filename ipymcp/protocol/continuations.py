@@ -7,6 +7,7 @@ Source: MCP 2026-07-28, basic (resultType).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Continuations"]
 
 _LARGE = 1 << 20
-_COMPLETE = b'"resultType":"complete"'
+_COMPLETE = re.compile(rb'"resultType"\s*:\s*"complete"')
 _ENDS = 1000
 
 
@@ -48,15 +49,13 @@ class Continuations:
 
     def has_none(self, line: bytes | bytearray) -> bool:
         """Whether a result is certainly of no type that somebody goes on with; from any thread."""
-        return not any(word in line for word in self._words)
+        return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
 
     def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Look at one answer; see `Intercept`."""
         if len(error):
-            failure = rpc_error(error)
-            remedy = self._errors.get(failure.code)
-            return remedy is not None and remedy(slot, failure)
-        if _is_plainly_complete(line) or not any(word in line for word in self._words):
+            return self.remedy(slot, rpc_error(error))
+        if self.has_none(line):
             return False
         try:
             handler = self._results.get(wire.decode(result, _ResultType).resultType)
@@ -67,6 +66,11 @@ class Continuations:
         handler(slot, result)
         return True
 
+    def remedy(self, slot: Slot, error: RpcError) -> bool:
+        """Look at one refusal; true where it is dealt with."""
+        handler = self._errors.get(error.code)
+        return handler is not None and handler(slot, error)
+
 
 class _ResultType(Struct):
     resultType: str = "complete"
@@ -74,4 +78,4 @@ class _ResultType(Struct):
 
 def _is_plainly_complete(line: bytes | bytearray) -> bool:
     """Whether a large answer says so where writers put it: first or last."""
-    return len(line) > _LARGE and (_COMPLETE in line[:_ENDS] or _COMPLETE in line[-_ENDS:])
+    return len(line) > _LARGE and any(_COMPLETE.search(end) for end in (line[:_ENDS], line[-_ENDS:]))

@@ -20,7 +20,12 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Newest first; the first is what `initialize` offers."""
 STATELESS_VERSIONS = ("2026-07-28",)
 
+_EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+"""What the engine can do for whoever uses it, declared with every request."""
 _META = "io.modelcontextprotocol/"
+_LOG_LEVEL = b"info"
+"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
+_TOKEN = b'"progressToken":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +50,34 @@ class Era:
     envelope: bytes
     """The members every request's `_meta` begins with, as JSON without braces; empty in the handshake era."""
 
-    def params(self, body: bytes, *, progress_token: int | None = None, log_level: str | None = None) -> bytes:
-        """The `params` member for a request, from its own members.
+    call_meta: bytes
+    """The members of a call's `_meta` up to its progress token, which follows."""
 
-        Args:
-            body: A JSON object, such as `b'{"name":"echo"}'`.
-            progress_token: Ask for progress under this token.
-            log_level: Stateless era: ask for log messages of this call.
-        """
-        members = [self.envelope] if self.envelope else []
-        if log_level is not None and self.kind == "stateless":
-            members.append(b'"%slogLevel":"%s"' % (_META.encode(), log_level.encode()))
-        if progress_token is not None:
-            members.append(b'"progressToken":%d' % progress_token)
-        if not members:
+    def params(self, body: bytes) -> bytes:
+        """The `params` member for a request, from its own members, a JSON object."""
+        if not self.envelope:
             return body
         comma = b"" if body == b"{}" else b","
-        return b'%s%s"_meta":{%s}}' % (body[:-1], comma, b",".join(members))
+        return b'%s%s"_meta":{%s}}' % (body[:-1], comma, self.envelope)
+
+    def call_params(self, name: bytes, arguments: bytes, token: int, extra: bytes = b"") -> bytes:
+        """The `params` member of a tool call, which asks for progress under `token` and for log messages.
+
+        Args:
+            name: The tool's, as JSON.
+            arguments: A JSON object.
+            token: The progress token.
+            extra: Further members, as JSON without braces.
+        """
+        comma = b"," if extra else b""
+        return b'{"name":%s,"arguments":%s%s%s,"_meta":{%s%d}}' % (
+            name, arguments, comma, extra, self.call_meta, token,
+        )  # fmt: skip
 
 
 def handshake(version: str) -> Era:
     """The era of an `initialize`d connection."""
-    return Era("handshake", version, b"")
+    return Era("handshake", version, b"", _TOKEN)
 
 
 def stateless(version: str, identity: Identity, capabilities: dict[str, Any]) -> Era:
@@ -77,9 +88,13 @@ def stateless(version: str, identity: Identity, capabilities: dict[str, Any]) ->
         identity: Who we are.
         capabilities: What we declare, as `ClientCapabilities`.
     """
+    extensions = {**capabilities.get("extensions", {}), **_EXTENSIONS}
     members = {
         _META + "protocolVersion": version,
         _META + "clientInfo": identity.info,
-        _META + "clientCapabilities": capabilities,
+        _META + "clientCapabilities": {**capabilities, "extensions": extensions},
     }
-    return Era("stateless", version, wire.encode(members)[1:-1])
+    envelope = wire.encode(members)[1:-1]
+    return Era(
+        "stateless", version, envelope, b'%s,"%slogLevel":"%s",%s' % (envelope, _META.encode(), _LOG_LEVEL, _TOKEN)
+    )

@@ -26,9 +26,12 @@ __all__ = ["HeaderParameter", "Headers", "header_parameters", "header_value"]
 _ANNOTATION = "x-mcp-header"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
-_TYPES = frozenset({"string", "integer", "boolean"})
+_TYPES = ("string", "integer", "boolean")
 _SAFE_INTEGER = 2**53 - 1
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {
+    **{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"},
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 _ONE_SCHEMA = frozenset(
     {
         "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -53,22 +56,24 @@ class Headers:
     def __init__(self) -> None:
         self._designated: dict[str, tuple[HeaderParameter, ...]] = {}
 
-    def learn(self, tools: list[wire.ToolDefinition]) -> Iterator[tuple[wire.ToolDefinition, str]]:
+    def learn(self, tools: list[wire.ToolDefinition]) -> dict[str, str]:
         """Read the annotations of all tools of the server.
 
-        Yields:
-            Each tool that must be left out, and why.
+        Returns:
+            The names of the tools that must be left out, each with the reason.
         """
+        invalid: dict[str, str] = {}
         designated: dict[str, tuple[HeaderParameter, ...]] = {}
         for tool in tools:
             try:
                 parameters = header_parameters(tool.inputSchema)
             except ValueError as error:
-                yield tool, str(error)
+                invalid[tool.name] = str(error)
                 continue
             if parameters:
                 designated[tool.name] = parameters
         self._designated = designated
+        return invalid
 
     def of(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
         """The headers of one message.

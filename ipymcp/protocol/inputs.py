@@ -126,7 +126,10 @@ class Answers:
         """
         try:
             with self._clocks.held(slot):
-                return Raw(wire.encode(await self._responder.answer(method, params, slot)))
+                result: object = await self._responder.answer(method, params, slot)
+                if not is_object(result):
+                    raise TypeError(f"{type(result).__name__} is no result")
+                return Raw(wire.encode(result))
         except RpcError:
             raise
         except asyncio.CancelledError as error:

@@ -14,6 +14,22 @@ class Listener(Protocol):
         """The server's list of tools is not what it was."""
         ...
 
+    def resources_changed(self) -> None:
+        """Nor are its lists of resources and templates."""
+        ...
+
+    def prompts_changed(self) -> None:
+        """Nor is its list of prompts."""
+        ...
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource has changed that was subscribed to."""
+        ...
+
+    def subscriptions_lost(self) -> None:
+        """Handshake era: the server, which had forgotten the session, knows of none any more."""
+        ...
+
     def log(self, level: str, text: str) -> None:
         """A log message of the server, with its MCP level."""
         ...

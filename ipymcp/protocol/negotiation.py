@@ -129,7 +129,21 @@ class _Negotiation:
             raise _no_common_version(supported) from error
 
     def _discover(self) -> asyncio.Future[Raw]:
-        era = eras.stateless(eras.STATELESS_VERSIONS[0], self._identity, self._capabilities)
+        return asyncio.ensure_future(self._discovered())
+
+    async def _discovered(self) -> Raw:
+        """The answer; asked once more in a version that the refusal of the first offers, be it the same one."""
+        try:
+            return await self._discover_in(eras.STATELESS_VERSIONS[0])
+        except RpcError as error:
+            offered = _supported_versions(error.data) if error.code == UNSUPPORTED_VERSION else []
+            version = next((known for known in eras.STATELESS_VERSIONS if known in offered), None)
+            if version is None:
+                raise
+            return await self._discover_in(version)
+
+    def _discover_in(self, version: str) -> asyncio.Future[Raw]:
+        era = eras.stateless(version, self._identity, self._capabilities)
         return self._ask("server/discover", era.params(b"{}"))
 
     def _initialize(self) -> asyncio.Future[Raw]:
@@ -144,6 +158,8 @@ class _Negotiation:
         """What the probe's answer settles; None where the handshake has to be tried."""
         try:
             result = shaped(discover.result(), wire.DiscoverResult, "server/discover")
+        except ProtocolError:  # a server that answers anything at all with a result, and knows no such question
+            return None
         except HttpError as error:
             if error.status in _NO_WORD_OF_AN_ERA:
                 raise

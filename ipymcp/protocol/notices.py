@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipymcp.protocol import wire
-from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.rpc import excerpt
+from ipymcp.protocol.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.listener import Listener
+    from ipymcp.protocol.subscriptions import Listenings
 
 __all__ = ["Notices"]
 
 _IGNORED = frozenset(
     {
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
         "notifications/elicitation/complete",
-        "notifications/tasks/status",
     }
 )
 
@@ -33,11 +30,21 @@ class Notices:
 
     Args:
         listener: The client's.
+        listenings: What the client listens to, in the stateless era.
+        task_changed: Told which task there is news of.
         cancelled: Told which request `notifications/cancelled` names: one of its own, or a subscription of ours.
     """
 
-    def __init__(self, listener: Listener, cancelled: Callable[[int | str], None]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        listenings: Listenings,
+        task_changed: Callable[[str], None],
+        cancelled: Callable[[int | str], None],
+    ) -> None:
         self._listener = listener
+        self._listenings = listenings
+        self._tell_task = task_changed
         self._cancelled = cancelled
 
     def hear(self, method: str, params: Raw) -> None:
@@ -49,8 +56,15 @@ class Notices:
         elif method == "notifications/cancelled":
             self._cancel(params)
         elif method == "notifications/subscriptions/acknowledged":
-            if not _member(wire.loads(params) if len(params) else None, "notifications", "toolsListChanged"):
-                self._listener.noise("the server does not announce changes of its tools; %mcp restart shows them")
+            self._listenings.acknowledge(params)
+        elif method == "notifications/resources/list_changed":
+            self._listener.resources_changed()
+        elif method == "notifications/prompts/list_changed":
+            self._listener.prompts_changed()
+        elif method == "notifications/resources/updated":
+            self._resource_updated(params)
+        elif method in ("notifications/tasks", "notifications/tasks/status"):
+            self._task_changed(params)
         elif method not in _IGNORED:
             self._listener.noise(f"an unknown notification: {method}")
 
@@ -64,6 +78,18 @@ class Notices:
         text = data if isinstance(data, str) else wire.encode(data).decode()
         self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
 
+    def _resource_updated(self, params: Raw) -> None:
+        try:
+            self._listener.resource_updated(wire.decode(params, wire.ResourceUpdated).uri)
+        except ValueError:
+            self._listener.noise(f"a malformed notice of a changed resource: {excerpt(bytes(params))}")
+
+    def _task_changed(self, params: Raw) -> None:
+        try:
+            self._tell_task(wire.decode(params, TaskState).id)
+        except ValueError:
+            self._listener.noise(f"a malformed notice of a task: {excerpt(bytes(params))}")
+
     def _cancel(self, params: Raw) -> None:
         try:
             identifier = wire.decode(params, wire.Cancelled).requestId
@@ -73,9 +99,3 @@ class Notices:
             self._listener.noise(f"a cancellation of nothing: {excerpt(bytes(params))}")
         else:
             self._cancelled(identifier)
-
-
-def _member(value: object, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if is_object(value) else None
-    return value

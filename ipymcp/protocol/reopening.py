@@ -5,6 +5,7 @@ Source: MCP 2025-11-25 transports (session management): an answer 404 to a reque
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
@@ -33,10 +34,6 @@ class SessionOwner(Protocol):
         """Send a request again, if somebody still waits for it."""
         ...
 
-    def lost(self, reason: str) -> None:
-        """The session could not be opened anew."""
-        ...
-
 
 class Reopening:
     """Opens a forgotten session again. Belongs to the loop, but for `hold` and `drop`.
@@ -49,11 +46,13 @@ class Reopening:
     def __init__(self, owner: SessionOwner, background: Background) -> None:
         self._owner = owner
         self._background = background
+        self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._held: dict[RequestId, Message] = {}
         self._resent: deque[RequestId] = deque(maxlen=256)
-        self.is_under_way = False
-        """What is sent now would belong to no session: ask `hold`."""
+        self._is_opening = False
+        self.is_open = True
+        """Where it is not, what is sent now would belong to no session: `hold` it."""
 
     def expired(self, message: Message) -> None:
         """The server knows the session of this message no more and did not accept it.
@@ -61,41 +60,49 @@ class Reopening:
         A notification or a response meant something to the old session only.
         """
         identifier = message.id
-        if message.kind == "request" and identifier is not None:
-            if identifier in self._resent:
-                self._resent.remove(identifier)
-                self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
-                return
-            self._resent.append(identifier)
-            self._held[identifier] = message
-        if not self.is_under_way:
-            self.is_under_way = True
-            self._background.spawn(self._reopen(), "ipymcp-reopen")
+        if message.kind != "request" or identifier is None:
+            return
+        if identifier in self._resent:
+            self._resent.remove(identifier)
+            self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
+            return
+        self._resent.append(identifier)
+        self._held[identifier] = message
+        self.is_open = False
+        self._open()
 
     def hold(self, message: Message) -> bool:
         """Keep a request until the session is open; from any thread. False if it is open already."""
         with self._lock:
-            if not self.is_under_way or message.id is None:
+            if self.is_open or message.id is None:
                 return False
             self._held[message.id] = message
+            if not self._is_opening:
+                self._loop.call_soon_threadsafe(self._open)
             return True
 
     def drop(self, identifier: RequestId) -> bool:
         """Nobody waits for a held request any more; from any thread. False if it is not held."""
         return self._held.pop(identifier, None) is not None
 
+    def _open(self) -> None:
+        if not self.is_open and not self._is_opening:
+            self._is_opening = True
+            self._background.spawn(self._reopen(), "ipymcp-reopen")
+
     async def _reopen(self) -> None:
         try:
             await self._owner.shake_hands()
-        except McpError as error:
-            self._end()
-            self._owner.lost(f"the server forgot this session, and opening it anew failed: {error.message}")
-            return
-        for message in self._end():
-            self._owner.send_once_more(message)
+        except McpError as error:  # the next request tries again
+            what = f"the server forgot this session, and opening it anew failed: {error.message}"
+            for message in self._end(is_open=False):
+                self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=error.hint))
+        else:
+            for message in self._end(is_open=True):
+                self._owner.send_once_more(message)
 
-    def _end(self) -> list[Message]:
+    def _end(self, *, is_open: bool) -> list[Message]:
         with self._lock:
             held, self._held = list(self._held.values()), {}
-            self.is_under_way = False
+            self._is_opening, self.is_open = False, is_open
             return held

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Serving"]
 
-_INVALID_REQUEST = -32600
 _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
@@ -66,10 +65,11 @@ class Serving:
         if method == "ping":
             self._respond(identifier, "result", Raw(b"{}"))
             return
+        if identifier in self._tasks:  # two answers under one id would tell it nothing
+            self._noise(f"the server asked for {method} under an id in use ({identifier!r}): not answered")
+            return
         try:
             params = self._answers.check(method, request.params)
-            if identifier in self._tasks:
-                raise RpcError(f"the id {identifier!r} is in use", code=_INVALID_REQUEST)
             self._answers.reserve()
         except RpcError as error:
             why = "which this host does not offer" if error.code == METHOD_NOT_FOUND else f"refused: {error.message}"
@@ -90,6 +90,11 @@ class Serving:
         task.cancel()
         self._noise(f"the server withdrew its request {identifier!r}")
         return True
+
+    def withdraw_all(self) -> None:
+        """The session they belong to is over."""
+        for task in self._tasks.values():
+            task.cancel()
 
     def _over(self, identifier: int | str | float) -> None:
         del self._tasks[identifier]

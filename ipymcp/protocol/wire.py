@@ -17,22 +17,34 @@ import re
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from ipymcp.protocol.jsontypes import is_array, is_object
 
 __all__ = [
     "CallToolResult",
     "Cancelled",
+    "CompleteResult",
     "DiscoverResult",
     "Envelope",
     "ErrorObject",
+    "GetPromptResult",
     "InitializeResult",
+    "ListPromptsResult",
+    "ListResourcesResult",
+    "ListTemplatesResult",
     "ListToolsResult",
-    "NotJson",
     "LogMessage",
+    "NotJson",
+    "Page",
     "Progress",
+    "PromptArgument",
+    "PromptDefinition",
+    "ReadResourceResult",
     "RequestId",
+    "ResourceDefinition",
+    "ResourceUpdated",
+    "TemplateDefinition",
     "ToolDefinition",
     "decode",
     "encode",
@@ -94,13 +106,114 @@ class ToolDefinition(Struct):
     inputSchema: Raw = Raw(b"{}")
     outputSchema: Raw = Raw()
     annotations: Raw = Raw()
+    execution: Raw = Raw()
 
 
-class ListToolsResult(Struct):
-    """One page of tools, each still raw so that one malformed tool does not hide the others."""
+class ResourceDefinition(Struct):
+    """One resource that can be read."""
 
-    tools: list[Raw]
+    uri: str
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    mimeType: str | None = None
+    size: float | None = None
+    annotations: Raw = Raw()
+
+
+class TemplateDefinition(Struct):
+    """Resources by the parameters of a URI template (RFC 6570)."""
+
+    uriTemplate: str
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    mimeType: str | None = None
+    annotations: Raw = Raw()
+
+
+class PromptArgument(Struct):
+    """One argument of a prompt; its value is always text."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+
+
+class PromptDefinition(Struct):
+    """One prompt."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+
+
+class Page(Struct, kw_only=True):
+    """One page of a list, each item still raw so that one that is malformed does not hide the others."""
+
+    items: list[Raw]
     nextCursor: str | None = None
+    ttlMs: float | None = None
+
+
+class ListToolsResult(Page):
+    """The answer to `tools/list`."""
+
+    items: list[Raw] = field(name="tools")
+
+
+class ListResourcesResult(Page):
+    """The answer to `resources/list`."""
+
+    items: list[Raw] = field(name="resources")
+
+
+class ListTemplatesResult(Page):
+    """The answer to `resources/templates/list`."""
+
+    items: list[Raw] = field(name="resourceTemplates")
+
+
+class ListPromptsResult(Page):
+    """The answer to `prompts/list`."""
+
+    items: list[Raw] = field(name="prompts")
+
+
+class ReadResourceResult(Struct, rename={"meta": "_meta"}):
+    """The answer to `resources/read`."""
+
+    contents: list[Raw]
+    ttlMs: float | None = None
+    meta: Raw = Raw()
+
+
+class GetPromptResult(Struct, rename={"meta": "_meta"}):
+    """The answer to `prompts/get`."""
+
+    messages: list[Raw]
+    description: str | None = None
+    meta: Raw = Raw()
+
+
+class Completion(Struct):
+    """The values that the server suggests, the likeliest first."""
+
+    values: list[str]
+
+
+class CompleteResult(Struct):
+    """The answer to `completion/complete`."""
+
+    completion: Completion
+
+
+class ResourceUpdated(Struct):
+    """`notifications/resources/updated`."""
+
+    uri: str
 
 
 class CallToolResult(Struct, rename={"meta": "_meta"}):

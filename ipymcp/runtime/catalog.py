@@ -1,19 +1,24 @@
-"""All tools of one server as they are now known: an immutable snapshot, looked up by both names."""
+"""What one server has, as far as it is now known: an immutable snapshot, looked up by both names."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ipymcp.runtime.names import RESERVED_SERVER, aliases
+from ipymcp.runtime.names import RESERVED_PROMPTS, RESERVED_SERVER, aliases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
-    from ipymcp.protocol.wire import ToolDefinition
+    from ipymcp.protocol.wire import PromptDefinition, ResourceDefinition, TemplateDefinition, ToolDefinition
 
-__all__ = ["EMPTY", "Catalog", "ToolEntry", "build"]
+__all__ = ["EMPTY", "Catalog", "PromptEntry", "ToolEntry"]
+
+T = TypeVar("T")
+Noise = Callable[[str], None]
 
 
 class ToolEntry(Struct, frozen=True, gc=False):
@@ -35,33 +40,78 @@ class ToolEntry(Struct, frozen=True, gc=False):
         return text.split("\n", 1)[0]
 
 
+class PromptEntry(Struct, frozen=True, gc=False):
+    """One prompt: the server's definition and the name a user types."""
+
+    server: str
+    alias: str
+    definition: PromptDefinition
+
+    @property
+    def name(self) -> str:
+        """The server's own name for it."""
+        return self.definition.name
+
+
 class Catalog(Struct, frozen=True):
-    """The tools of one server.
+    """What one server has. Its tools are known while it runs; the rest is once somebody has looked.
 
     Attributes:
         tools: By exact name, in the server's order.
-        aliases: By what a user types.
+        aliases: The tools by what a user types.
+        resources: By URI, in the server's order.
+        templates: By URI template.
+        prompts: By exact name.
+        prompt_aliases: The prompts by what a user types.
     """
 
-    tools: Mapping[str, ToolEntry]
-    aliases: Mapping[str, ToolEntry]
+    tools: Mapping[str, ToolEntry] = {}
+    aliases: Mapping[str, ToolEntry] = {}
+    resources: Mapping[str, ResourceDefinition] = {}
+    templates: Mapping[str, TemplateDefinition] = {}
+    prompts: Mapping[str, PromptEntry] = {}
+    prompt_aliases: Mapping[str, PromptEntry] = {}
 
     def find(self, name: str) -> ToolEntry | None:
-        """By exact name, else by alias."""
+        """A tool by its exact name, else by its alias."""
         return self.tools.get(name) or self.aliases.get(name)
 
+    def find_prompt(self, name: str) -> PromptEntry | None:
+        """A prompt by its exact name, else by its alias."""
+        return self.prompts.get(name) or self.prompt_aliases.get(name)
 
-EMPTY = Catalog({}, {})
+    def with_tools(self, server: str, found: Iterable[ToolDefinition], noise: Noise) -> Catalog:
+        """The same with these tools. Of two of one name the first is kept, and `noise` is told."""
+        first = _by_name(found, lambda tool: tool.name, "tool", noise)
+        typed = aliases(first, RESERVED_SERVER)
+        tools = {name: ToolEntry(server, typed[name], definition) for name, definition in first.items()}
+        return replace(self, tools=tools, aliases={entry.alias: entry for entry in tools.values()})
+
+    def with_resources(self, found: Iterable[ResourceDefinition], noise: Noise) -> Catalog:
+        """The same with these resources."""
+        return replace(self, resources=_by_name(found, lambda resource: resource.uri, "resource", noise))
+
+    def with_templates(self, found: Iterable[TemplateDefinition], noise: Noise) -> Catalog:
+        """The same with these templates."""
+        return replace(self, templates=_by_name(found, lambda template: template.uriTemplate, "template", noise))
+
+    def with_prompts(self, server: str, found: Iterable[PromptDefinition], noise: Noise) -> Catalog:
+        """The same with these prompts."""
+        first = _by_name(found, lambda prompt: prompt.name, "prompt", noise)
+        typed = aliases(first, RESERVED_PROMPTS)
+        prompts = {name: PromptEntry(server, typed[name], definition) for name, definition in first.items()}
+        return replace(self, prompts=prompts, prompt_aliases={entry.alias: entry for entry in prompts.values()})
 
 
-def build(server: str, definitions: Iterable[ToolDefinition], noise: Callable[[str], None]) -> Catalog:
-    """A catalog of these definitions. Of two tools of one name the first is kept, and `noise` is told."""
-    first: dict[str, ToolDefinition] = {}
-    for definition in definitions:
-        if definition.name in first:
-            noise(f"two tools are named {definition.name!r}; the first is used")
+EMPTY = Catalog()
+
+
+def _by_name(found: Iterable[T], name_of: Callable[[T], str], kind: str, noise: Noise) -> dict[str, T]:
+    first: dict[str, T] = {}
+    for definition in found:
+        name = name_of(definition)
+        if name in first:
+            noise(f"two {kind}s are named {name!r}; the first is used")
         else:
-            first[definition.name] = definition
-    typed = aliases(first, RESERVED_SERVER)
-    tools = {name: ToolEntry(server, typed[name], definition) for name, definition in first.items()}
-    return Catalog(tools, {entry.alias: entry for entry in tools.values()})
+            first[name] = definition
+    return first

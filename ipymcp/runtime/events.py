@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Event", "Events", "ServerChanged", "ToolsChanged"]
+__all__ = ["Event", "Events", "OffersChanged", "ServerChanged", "ToolsChanged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,15 @@ class ToolsChanged:
     removed: tuple[str, ...] = ()
 
 
-Event: TypeAlias = ServerChanged | ToolsChanged
+@dataclass(frozen=True, slots=True)
+class OffersChanged:
+    """A server says that it has other resources or prompts than before; who shows them looks again."""
+
+    server: str
+    kind: Literal["resources", "prompts"]
+
+
+Event: TypeAlias = ServerChanged | ToolsChanged | OffersChanged
 
 
 class Events:

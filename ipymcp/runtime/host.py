@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import itertools
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.errors import UnknownName
+from ipymcp.errors import CallError, ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
-from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
+from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter, TaskCall
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
+    from ipymcp.protocol.client import Client
+    from ipymcp.protocol.oauth.store import TokenStore
     from ipymcp.runtime.catalog import ToolEntry
 
 __all__ = ["Host"]
@@ -46,9 +49,12 @@ class Host:
     Args:
         folder: Where servers run unless their definition says otherwise; the working folder by default.
         timing: How patient it is with them.
+        tokens: Where logins are kept; in memory, where none is given.
     """
 
-    def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
+    def __init__(
+        self, folder: str | None = None, timing: Timing | None = None, tokens: TokenStore | None = None
+    ) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
@@ -59,9 +65,9 @@ class Host:
         self.running: dict[int, Call[Any]] = {}
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
-        self._calls = CallServices(self.loop, self.handlers, self.running)
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
+        self._calls = CallServices(self.loop, self.handlers, self.running, self.answers)
         self._services = Services(
             loop=self.loop,
             reaper=self._reaper,
@@ -73,6 +79,7 @@ class Host:
             desk=self.desk,
             answers=self.answers,
             running=self.running,
+            token_store=tokens,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -135,6 +142,29 @@ class Host:
             await old.stop()
         return session
 
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
+        """Have servers told of other folders, from any thread.
+
+        Raises:
+            ConfigError: One is no folder or `file://` address.
+        """
+        self.answers.set_roots(roots)
+        for client in self._clients():
+            with contextlib.suppress(ConnectionLost):
+                client.roots_changed()
+
+    def set_handler(self, kind: Literal["sampling", "elicitation"], handler: Callable[[Any], Any] | None) -> list[str]:
+        """Have servers answered by a function of the user, from any thread.
+
+        Returns:
+            The servers that cannot be told of it without being started again.
+        """
+        setattr(self.answers, kind, handler)
+        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+
+    def _clients(self) -> list[Client]:
+        return [session.client for session in self.sessions.values() if session.client is not None]
+
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     def aliases(self) -> dict[str, str]:
@@ -158,8 +188,12 @@ class Host:
         )
         raise UnknownName(f"there is no server {name!r}", hint=hint)
 
-    def resolve(self, path: str) -> tuple[ServerSession, str]:
+    def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool`, at the longest name of a server; `server__tool` is understood too.
+
+        Args:
+            path: As typed.
+            kind: What it is to name, where that is no tool.
 
         Raises:
             UnknownName: No server of that name.
@@ -173,10 +207,11 @@ class Host:
         if not tool and server in known:
             session = self.sessions[known[server]]
             raise UnknownName(
-                f"{path!r} names a server; a tool is {server}.TOOL", hint=f"its tools: %mcp tools {session.name}"
+                f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
+                hint=f"its {kind}s: %mcp {kind}s {session.name}",
             )
         self.find(server)
-        raise UnknownName(f"there is no tool {path!r}", hint="a tool is named SERVER.TOOL")
+        raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
 
     def entry(self, session: ServerSession, tool: str) -> ToolEntry:
         """One tool of a server, by its own name or what a user types for it.
@@ -193,13 +228,13 @@ class Host:
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def settle(self, session: ServerSession) -> None:
-        """Wait, in any thread, for a server that is starting."""
-        if session.state.is_moving:
+        """Wait, in any thread, for a server that is starting, or has to be looked for."""
+        if not session.is_settled:
             self.loop.run(session.settled())
 
     async def asettle(self, session: ServerSession) -> None:
         """The same, awaited on the caller's loop."""
-        if session.state.is_moving:
+        if not session.is_settled:
             await self.loop.arun(session.settled())
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -214,6 +249,15 @@ class Host:
     ) -> Call[T]:
         """A call not yet sent."""
         return Call(next(self._numbers), session, tool, arguments, options, convert, self._calls)
+
+    def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
+        """Follow a task by its id, from now on."""
+        client = session.require()
+        if not client.takes_tasks:
+            raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
+        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
+        call.submit()
+        return call
 
     def _end_late_calls(self) -> bool:
         calls = list(self.running.values())

@@ -130,6 +130,10 @@ class Desk:
         self._places = places
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
+    def can_ask(self) -> bool:
+        """Whether a question would reach anybody now."""
+        return self.interaction is not None and self.place() is not None and self.interaction.can_ask()
+
     async def ask(self, question: Callable[[Interaction], T], otherwise: T, subject: object = None) -> T:
         """Ask, on the background loop.
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ipymcp.protocol.client import Client
+from ipymcp.runtime.offers import Offers
 from ipymcp.runtime.responder import SessionResponder
 
 if TYPE_CHECKING:
-    from msgspec import Raw
-
+    from ipymcp.protocol.subscriptions import Listening
     from ipymcp.protocol.transports.base import Transport
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Services
@@ -35,14 +35,34 @@ class Link:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the reason."""
         self.tools_dirty = asyncio.Event()
-        self.subscription: asyncio.Future[Raw] | None = None
-        """Stateless era: what announces changes."""
+        self.check_soon = asyncio.Event()
+        """Something happened that makes the next look at the server due sooner."""
+        self.subscription: Listening | None = None
+        """Stateless era: what announces changes of lists."""
+        self.offers = Offers(session, self.client)
         self._session = session
         self._log = session.log
 
     def tools_changed(self) -> None:
         """The tools are to be listed again."""
         self.tools_dirty.set()
+
+    def resources_changed(self) -> None:
+        """The resources and templates are stale."""
+        self.offers.changed("resources")
+
+    def prompts_changed(self) -> None:
+        """The prompts are stale."""
+        self.offers.changed("prompts")
+
+    def resource_updated(self, uri: str) -> None:
+        """What was read of a resource is stale."""
+        self.offers.updated(uri)
+        self._session.subscriptions.updated(uri)
+
+    def subscriptions_lost(self) -> None:
+        """The resources are to be subscribed to again."""
+        self._session.subscriptions.lost()
 
     def log(self, level: str, text: str) -> None:
         """The server logs."""
@@ -58,11 +78,14 @@ class Link:
 
     def unreachable(self, reason: str) -> None:
         """No connection could be made just now."""
-        self._log.add("host", "warning", reason)
+        if self._session.client is self.client:
+            self._session.lose_sight(reason)
+        else:
+            self._log.add("host", "warning", reason)
 
     def wants_handshake(self, reason: str) -> None:
         """The session is to be opened anew, by the handshake."""
-        self._log.add("host", "warning", reason)
+        self._session.reopen(self, reason)
 
     def lost(self, reason: str) -> None:
         """The connection is over."""

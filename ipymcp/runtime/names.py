@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["RESERVED_HOST", "RESERVED_SERVER", "aliases", "identifier", "model_name", "nearest"]
+__all__ = ["RESERVED_HOST", "RESERVED_PROMPTS", "RESERVED_SERVER", "aliases", "identifier", "model_name", "nearest"]
 
 RESERVED_HOST = frozenset(
     {"ask", "call", "calls", "cancel", "close", "disable", "enable", "load", "restart", "run", "servers", "start"}
+    | {"on_elicitation", "on_sampling", "roots"}
     | {"stop", "tools", "unload", "help", "history", "logs", "panel", "policy", "prompts", "resources", "stubs"}
 )
 """Words of `mcp` itself. A server of such a name is `mcp["load"]` or `mcp.load_`."""
 RESERVED_SERVER = frozenset({"prompts", "resources"})
 """Words of `mcp.server` itself, where its tools live. A tool of such a name is `mcp.fs["prompts"]` or `.prompts_`."""
+RESERVED_PROMPTS = frozenset({"df", "table"})
+"""Words of `mcp.server.prompts` itself. A prompt of such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
 _NO_IDENTIFIER = re.compile(r"\W", re.ASCII)
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")

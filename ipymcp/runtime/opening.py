@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import ConnectionLost, ProtocolError, RpcError, StartError
-from ipymcp.protocol.transports.stdio import StdioTransport
-from ipymcp.runtime.environment import launch
+from ipymcp.errors import ConnectionLost, HttpError, ProtocolError, RpcError, StartError
+from ipymcp.protocol.subscriptions import changing_lists
 from ipymcp.runtime.link import Link
-from ipymcp.runtime.refresh import announces_tools
+from ipymcp.runtime.login import SessionUser
+from ipymcp.runtime.reach import authorizer, transport, ways
 
 if TYPE_CHECKING:
     from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.transports.base import Transport
+    from ipymcp.runtime.reach import Way
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Services
+    from ipymcp.runtime.starting import Start
 
 __all__ = ["Opener"]
 
 _DOWNLOADERS = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "docker", "podman", "pipx"})
+_NO_SUCH_TRANSPORT = frozenset({400, 404, 405})
+"""How a server that knows legacy SSE alone answers a POST (2025-11-25 transports, backwards compatibility)."""
 
 
 class Opener:
-    """Opens the connections of one session.
+    """Opens the connections of one session, from one `start` to its `stop`.
 
     Args:
-        session: Whose; each link is its `link` from before it opens.
+        session: Whose.
         services: The host's.
     """
 
@@ -35,47 +37,72 @@ class Opener:
         self._session = session
         self._definition = session.definition
         self._services = services
-        self._numbers = itertools.count(1)
+        self._ways = ways(self._definition)
+        self._login = authorizer(self._definition, SessionUser(session, services), services)
 
-    async def connect(self) -> Link:
-        """One start: the process, the protocol, the tools."""
-        if self._definition.command is None:
-            raise StartError("is a remote server, which ipymcp does not reach yet", hint="load one that has a command")
-        if self._definition.era != "auto":
-            return await self._open(self._definition.era)
+    async def connect(self, start: Start) -> Link:
+        """One start: the process or the address, the protocol, the tools."""
+        first, *others = self._ways
+        try:
+            link = await self._settle_era(first, start)
+            self._ways = (first,)
+        except HttpError as error:
+            if not others or error.status not in _NO_SUCH_TRANSPORT:
+                raise
+            self._say(f"it does not speak Streamable HTTP (HTTP {error.status}); trying the older HTTP with SSE")
+            try:
+                link = await self._settle_era(others[0], start)
+            except (HttpError, ProtocolError):
+                raise error from None
+            self._ways = (others[0],)
+        return link
+
+    async def _settle_era(self, way: Way, start: Start) -> Link:
+        era = self._definition.era
+        if way == "sse":
+            return await self._open(way, "legacy", start)
+        if era != "auto":
+            return await self._open(way, era, start)
         digest = self._definition.digest()
         link = None
         remembered = self._services.eras.pop(digest, None)
         if remembered is not None:
             try:
-                link = await self._open(remembered)
-            except (ConnectionLost, ProtocolError, RpcError) as error:
+                link = await self._open(way, remembered, start)
+            except (ConnectionLost, HttpError, ProtocolError, RpcError) as error:
+                if way != "stdio" and isinstance(error, ConnectionLost):
+                    self._services.eras[digest] = remembered  # it is not there: that says nothing of its era
+                    raise
                 self._say(f"it does not answer as it did before ({error.message}); asking anew")
         if link is None:
-            link = await self._find_out()
+            link = await self._find_out(way, start)
         if link.client.era_was_answered:
             self._services.eras[digest] = "modern" if link.client.era.kind == "stateless" else "legacy"
         return link
 
-    async def _find_out(self) -> Link:
+    async def _find_out(self, way: Way, start: Start) -> Link:
         """Ask which era it speaks; one that dies of the question is started once more without it."""
         try:
-            return await self._open("auto")
+            return await self._open(way, "auto", start)
         except ConnectionLost:
+            if way != "stdio":
+                raise
             self._say("it ended on the question which era it speaks; asking for the handshake only")
-            return await self._open("legacy")
+            return await self._open(way, "legacy", start)
 
-    async def _open(self, era: EraChoice) -> Link:
+    async def _open(self, way: Way, era: EraChoice, start: Start) -> Link:
         seconds = self._definition.start_timeout
-        link = Link(self._session, self._transport(), next(self._numbers), self._services)
+        reached = transport(self._definition, way, self._services, self._login)
+        link = Link(self._session, reached, next(self._session.numbers), self._services)
         self._session.use(link)
         hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)
         try:
-            async with asyncio.timeout(seconds):
+            async with start.limited(seconds):
                 await link.client.open(era)
-                if link.client.era.kind == "stateless" and announces_tools(link.client):
-                    link.subscription = link.client.listen()  # before the list is read: no change falls between
-                self._session.adopt(await link.client.list_tools(timeout=seconds))
+                changing = changing_lists(link.client.capabilities)
+                if link.client.era.kind == "stateless" and changing:
+                    link.subscription = link.client.listen(changing)  # before they are read: no change falls between
+                self._session.adopt(await link.client.list_tools(timeout=None))
         except TimeoutError as error:
             await link.client.aclose("the start failed")
             raise StartError(f"did not answer within {seconds:g} s") from error
@@ -85,14 +112,6 @@ class Opener:
         finally:
             hint.cancel()
         return link
-
-    def _transport(self) -> Transport:
-        return StdioTransport(
-            launch(self._definition, self._services.folder),
-            self._services.reaper,
-            limit=self._definition.max_result_bytes,
-            grace=self._services.timing.grace,
-        )
 
     def _say(self, text: str) -> None:
         self._session.log.add("host", "info", text)

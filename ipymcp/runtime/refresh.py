@@ -7,25 +7,16 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import ConnectionLost, McpError, RpcError
-from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
-    from msgspec import Raw
-
-    from ipymcp.protocol.client import Client
+    from ipymcp.protocol.subscriptions import Listening
     from ipymcp.runtime.link import Link
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Timing
 
-__all__ = ["announces_tools", "hold_subscription", "keep_fresh"]
+__all__ = ["hold_subscription", "keep_fresh"]
 
 _SLOWEST_LISTENING = 60.0
-
-
-def announces_tools(client: Client) -> bool:
-    """Whether the server says that it tells of changes of its tools."""
-    tools = client.capabilities.get("tools")
-    return is_object(tools) and bool(tools.get("listChanged"))
 
 
 async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None:
@@ -46,17 +37,15 @@ async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None
         refreshed = time.monotonic()
 
 
-async def hold_subscription(
-    session: ServerSession, link: Link, subscription: asyncio.Future[Raw], timing: Timing
-) -> None:
+async def hold_subscription(session: ServerSession, link: Link, subscription: Listening, timing: Timing) -> None:
     """Stateless era: hold a subscription, and take it again when the server ends it."""
     delay = timing.listen_again
     while True:
         begun = time.monotonic()
         try:
-            await subscription
+            await subscription.ended
         except RpcError as error:
-            session.log.add("host", "info", f"it announces no changes of its tools: {error.message}")
+            session.log.add("host", "info", f"it announces no changes of its lists: {error.message}")
             return
         except ConnectionLost:
             pass
@@ -64,5 +53,7 @@ async def hold_subscription(
             delay = timing.listen_again
         await asyncio.sleep(delay)
         delay = min(delay * 2, _SLOWEST_LISTENING)
-        subscription = link.client.listen()
+        subscription = link.client.listen(subscription.wanted)
         link.tools_dirty.set()
+        link.offers.changed("resources")
+        link.offers.changed("prompts")

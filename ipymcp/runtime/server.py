@@ -1,45 +1,46 @@
 """One configured server's life in this notebook: a state machine owned by one task on the background loop.
 
     disabled -> stopped -> starting -> ready -> (error | stopped), and restarting between a death and the next start
+    ready <-> unreachable, for a remote server; needs_auth, while one wants a login
 
-Only the owner task moves it. Starts that failed are tried again, servers that died are started again, up to three times
-in a row, after 1, 2 and 4 seconds; a call in flight is never sent again by itself.
+Only the owner task starts and ends connections. Starts that failed are tried again, servers that died are started
+again, up to three times in a row, after 1, 2 and 4 seconds; a remote server that was there once is looked for as long
+as it is wanted. A call in flight is never sent again by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import itertools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import (
-    CallCancelled,
-    CommandNotFound,
-    ConnectionLost,
-    McpError,
-    ProtocolError,
-    RpcError,
-    ServerError,
-    ServerStopped,
-    StartError,
-)
+from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calls import CallOptions
-from ipymcp.runtime.environment import forgotten_variable
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
+from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
+from ipymcp.runtime.health import check, watch_health
 from ipymcp.runtime.logs import RollingLog
 from ipymcp.runtime.opening import Opener
 from ipymcp.runtime.refresh import hold_subscription, keep_fresh
+from ipymcp.runtime.starting import Start
 from ipymcp.runtime.states import State
+from ipymcp.runtime.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Coroutine
+
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.events import Event
     from ipymcp.runtime.link import Link
-    from ipymcp.runtime.services import Services
+    from ipymcp.runtime.offers import Offers
+    from ipymcp.runtime.services import Services, Timing
 
 __all__ = ["ServerSession"]
 
@@ -57,19 +58,27 @@ class ServerSession:
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
+        self.subscriptions = Subscriptions(self)
         self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
-        """Set while the server is ready."""
+        """Set while there is a connection, even to a server that cannot be reached just now."""
         self.error: McpError | None = None
-        """Why it is in the state `error`."""
+        """Why it is in the state `error`, or `needs_auth` without a connection."""
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0
+        self.away_since: float | None = None
+        """Since when it cannot be reached, in seconds since the epoch."""
+        self.start_under_way: Start | None = None
+        self.numbers = itertools.count(1)
+        """Of its connections."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self._services = services
         self._link: Link | None = None
         self._log_start = 0
-        self._opener = Opener(self, services)
+        self._logins = 0
+        self._look_again = asyncio.Event()
+        self._is_reopening = False
         self._owner: asyncio.Task[None] | None = None
         self._changed: asyncio.Future[None] | None = None
         self._predecessor: ServerSession | None = None
@@ -85,6 +94,16 @@ class ServerSession:
         """The process's number while it runs."""
         return self._link.transport.pid if self._link else None
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether it will be in another state soon, by itself or by the user who is being asked."""
+        return self.state.is_moving or self._logins > 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to wait for: neither a start nor, for one that is away, an attempt to find it."""
+        return not self.is_moving and not (self.state is State.UNREACHABLE and self.client is None)
+
     # -- commands, on the loop ----------------------------------------------------------------------------------------
 
     def start(self, *, instead_of: ServerSession | None = None) -> None:
@@ -98,6 +117,7 @@ class ServerSession:
             return
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
+            self.subscriptions = instead_of.subscriptions.move_to(self)
         self.error = None
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
@@ -125,8 +145,13 @@ class ServerSession:
             self._predecessor = None
 
     async def settled(self) -> None:
-        """Wait until it is ready, has failed or was stopped."""
-        while self.state.is_moving:
+        """Wait until it is ready, has failed or was stopped. One in trouble is tried once more."""
+        if self.state is State.UNREACHABLE and self.client is None:
+            self._move(State.RESTARTING, "looking for it")
+            self._look_again.set()
+        elif self.state.is_troubled and not self._logins and self._link is not None and self.client is not None:
+            await check(self, self._link, self._services.timing.check)
+        while self.is_moving:
             if self._changed is None:
                 self._changed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
@@ -146,28 +171,55 @@ class ServerSession:
             raise copy.copy(self.error)  # each caller's own: raising writes into it
         if self.state is State.DISABLED:
             raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {self.name}")
-        hint = "%mcp shows how it goes" if self.state.is_moving else f"%mcp start {self.name}"
+        if self.state is State.UNREACHABLE:
+            since = time.strftime("%H:%M", time.localtime(self.away_since))
+            raise ConnectionLost(
+                f"cannot be reached since {since}", server=self.name, hint="it is looked for; %mcp shows"
+            )
+        hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
+        if self.state is State.RESTARTING:
+            raise ConnectionLost("is restarting", server=self.name, hint=hint)
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
+
+    @property
+    def offers(self) -> Offers:
+        """What the live connection has beside tools.
+
+        Raises:
+            ServerError: It is not ready.
+        """
+        self.require()
+        assert self._link is not None  # there is a client
+        return self._link.offers
+
+    @property
+    def timing(self) -> Timing:
+        """How patient the host is."""
+        return self._services.timing
+
+    def emit(self, event: Event) -> None:
+        """Tell the host's subscribers."""
+        self._services.events.emit(event)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        """Start a task on the loop."""
+        return self._services.loop.spawn(coroutine, f"ipymcp-{what}-{self.name}")
 
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
-        error.server = error.server or self.name
-        if isinstance(error, ServerError) and not isinstance(error, CommandNotFound) and not error.stderr:
-            error.stderr = self.log.last_words(since=self._log_start)
-            if error.exit_code is None and self._link is not None:
-                error.exit_code = self._link.transport.exit_code
-            if error.stderr and not isinstance(error, ProtocolError):
-                error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
-            if error.hint is None:
-                variable = forgotten_variable(self.definition, error.stderr)
-                error.hint = (
-                    f"{variable} is set here but not passed on: add it by --env {variable}"
-                    if variable
-                    else f"%mcp logs {self.name} · %mcp restart {self.name}"
-                )
+        exit_code = self._link.transport.exit_code if self._link is not None else None
+        explain(error, self.definition, self.log.last_words(since=self._log_start), exit_code)
         if not isinstance(error, CallCancelled):  # the user knows, and it is no fault of the server
             self.last_error = error.message
         return error
+
+    def answered(self, error: McpError | None) -> None:
+        """From any thread: a call of it is over, with an answer or this error. Its trouble may be over, or begin."""
+        if error is None:
+            if self.state is not State.READY:
+                self._services.loop.call(self.recover)
+        elif isinstance(error, AuthError):
+            self._services.loop.call(self.lock_out, error)
 
     def close_input(self) -> None:
         """At the interpreter's exit: close the server's input, now."""
@@ -195,51 +247,82 @@ class ServerSession:
 
     async def _run(self) -> None:
         timing = self._services.timing
-        failures = 0
+        opener = Opener(self, self._services)
+        self._look_again = asyncio.Event()
+        failures, was_ready = 0, False
         while True:
             try:
-                async with self._services.starts:
-                    link = await self._opener.connect()
+                link = await self._start(opener)
+            except AuthError as error:
+                self._give_up(State.NEEDS_AUTH, self.explain(error))
+                return
             except McpError as error:
-                failure = self.explain(_start_failure(error))
-                retry = isinstance(error, (ConnectionLost, RpcError))
+                failure = self.explain(start_failure(error, self.definition))
+                retry = is_worth_retrying(error)
             else:
-                born = time.monotonic()
-                try:
-                    reason = await self._live(link)
-                finally:
-                    self.client = None
-                    await link.client.aclose()
+                was_ready, born = True, time.monotonic()
+                reason = await self._live(link)
+                if self._is_reopening:
+                    self._is_reopening = False
+                    continue
                 if time.monotonic() - born >= timing.healthy_after:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=link.transport.exit_code))
                 retry = self.definition.restart
-            if not retry or failures >= len(timing.retries):
-                self.error = failure
-                self.log.add("host", "error", failure.message)
-                self._move(State.ERROR, failure.message)
+            if retry and failures < len(timing.retries):
+                delay = timing.retries[failures]
+                failures += 1
+                detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(timing.retries)})"
+                self.log.add("host", "warning", detail)
+                self._move(State.RESTARTING, detail)
+                await asyncio.sleep(delay)
+            elif retry and was_ready and self.definition.url is not None:
+                await self._stay_away(failure)
+            else:
+                self._give_up(State.ERROR, failure)
                 return
-            delay = timing.retries[failures]
-            failures += 1
-            detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(timing.retries)})"
-            self.log.add("host", "warning", detail)
-            self._move(State.RESTARTING, detail)
-            await asyncio.sleep(delay)
+
+    async def _start(self, opener: Opener) -> Link:
+        async with Start(self._services.starts) as self.start_under_way:
+            try:
+                return await opener.connect(self.start_under_way)
+            finally:
+                self.start_under_way = None
+
+    def _give_up(self, state: State, failure: McpError) -> None:
+        self.error = failure
+        self.log.add("host", "error", failure.message)
+        self._move(state, failure.message)
+
+    async def _stay_away(self, failure: McpError) -> None:
+        """Without a connection: wait until it is time to look for the server again, or somebody wants it."""
+        self._look_again.clear()
+        self.away_since = self.away_since or time.time()
+        self._move(State.UNREACHABLE, failure.message)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._services.timing.unreachable):
+                await self._look_again.wait()
 
     async def _live(self, link: Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
-        self.client = link.client
+        self.client, self.away_since = link.client, None
         self._move(State.READY)
+        reason = "the server was stopped"
         timing = self._services.timing
-        tasks = [self._services.loop.spawn(keep_fresh(self, link, timing), f"ipymcp-refresh-{self.name}")]
+        tasks = [self.spawn(keep_fresh(self, link, timing), "refresh")]
+        tasks.append(self.spawn(self.subscriptions.keep(link.client), "subscriptions"))
         if link.subscription is not None:
-            listening = hold_subscription(self, link, link.subscription, timing)
-            tasks.append(self._services.loop.spawn(listening, f"ipymcp-listen-{self.name}"))
+            tasks.append(self.spawn(hold_subscription(self, link, link.subscription, timing), "listen"))
+        if self.definition.url is not None:
+            tasks.append(self.spawn(watch_health(self, link, timing), "health"))
         try:
-            return await link.ended
+            reason = await link.ended
+            return reason
         finally:
+            self.client = None
             for task in tasks:
                 task.cancel()
+            await link.client.aclose(reason)
 
     # -- for the connection -------------------------------------------------------------------------------------------
 
@@ -251,7 +334,7 @@ class ServerSession:
     def adopt(self, definitions: list[ToolDefinition]) -> None:
         """These are its tools now."""
         old = self.catalog
-        new = catalogs.build(self.name, definitions, lambda text: self.log.add("host", "warning", text))
+        new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
             return
         self.catalog = new
@@ -269,6 +352,69 @@ class ServerSession:
             self.client = None
             self._move(State.RESTARTING, reason)
 
+    def reopen(self, link: Link, reason: str) -> None:
+        """Open the session anew, by the handshake: in the stateless era the server cannot ask what it asks."""
+        if self.client is not link.client or link.ended.done() or self._is_reopening:
+            return
+        if self.definition.era == "modern":
+            self.log.add("host", "warning", f"{reason}; its definition says era modern, so it stays as it is")
+            return
+        text = f"{reason}: opening the session anew by the handshake"
+        self.log.add("host", "warning", text)
+        self._services.eras[self.definition.digest()] = "legacy"
+        self._is_reopening, self.client = True, None
+        self._move(State.RESTARTING, text)
+        link.ended.set_result(f"{reason}: the session was opened anew by the handshake; call it again")
+
+    def lose_sight(self, reason: str) -> None:
+        """It cannot be reached now; calls are tried nevertheless."""
+        if self.client is None or self.state is State.UNREACHABLE:
+            return
+        self.away_since = time.time()
+        self.last_error = reason
+        self.log.add("host", "warning", reason)
+        self._move(State.UNREACHABLE, reason)
+        if self._link is not None:
+            self._link.check_soon.set()
+
+    def lock_out(self, error: AuthError) -> None:
+        """It wants a login now, and there is none; calls are tried nevertheless."""
+        if self.client is not None and self.state is not State.NEEDS_AUTH:
+            self.last_error = error.message
+            self._move(State.NEEDS_AUTH, error.message)
+
+    def recover(self) -> None:
+        """It answers again."""
+        if self.client is None or not self.state.is_troubled or self._logins:
+            return
+        if self.state is State.UNREACHABLE:
+            self.log.add("host", "info", "it can be reached again")
+            if self._link is not None:
+                self._link.tools_dirty.set()  # it may be another since
+        self.away_since = None
+        self._move(State.READY)
+
+    @contextlib.asynccontextmanager
+    async def logging_in(self, domain: str) -> AsyncGenerator[None]:
+        """While the user is asked to log in: nothing that waits for this server runs out of time."""
+        before = self.state
+        self._logins += 1
+        self._move(State.NEEDS_AUTH, f"waiting for a login at {domain}")
+        try:
+            async with contextlib.AsyncExitStack() as clocks:
+                for call in list(self._services.running.values()):
+                    if call.session is self:
+                        clocks.enter_context(call.owing())
+                if self._link is not None:
+                    clocks.enter_context(self._link.client.held())
+                if self.start_under_way is not None:
+                    await clocks.enter_async_context(self.start_under_way.paused())
+                yield
+        finally:
+            self._logins -= 1
+            if self.state is State.NEEDS_AUTH:
+                self._move(before)
+
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def _move(self, state: State, detail: str = "") -> None:
@@ -282,9 +428,3 @@ class ServerSession:
         """News of the state it is in."""
         if not self._is_replaced:
             self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
-
-
-def _start_failure(error: McpError) -> McpError:
-    if isinstance(error, (StartError, ProtocolError)):
-        return error
-    return StartError(f"did not start: {error.message}", hint=error.hint)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Identity
     from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.protocol.oauth.store import TokenStore
     from ipymcp.runtime.answers import Answers
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.events import Events
@@ -37,6 +38,10 @@ class Timing:
     slowest_refresh: float = 4.0
     listen_again: float = 1.0
     """Before a subscription that the server ended is taken again; it doubles, up to a minute, if that happens again."""
+    unreachable: float = 5.0
+    """Between two looks at a remote server that cannot be reached."""
+    check: float = 10.0
+    """For the answer to such a look."""
     grace: Grace = field(default_factory=Grace)
 
 
@@ -56,9 +61,20 @@ class Services:
     answers: Answers
     running: dict[int, Call[Any]]
     """The calls now in progress, of all sessions."""
+    token_store: TokenStore | None = None
+    """Where logins are kept; made at the first, in memory, where none is given."""
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    @property
+    def tokens(self) -> TokenStore:
+        """Where logins are kept."""
+        if self.token_store is None:
+            from ipymcp.protocol.oauth.store import MemoryTokenStore
+
+            self.token_store = MemoryTokenStore()
+        return self.token_store
 
     @property
     def starts(self) -> asyncio.Semaphore:

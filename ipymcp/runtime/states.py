@@ -14,6 +14,10 @@ class State(StrEnum):
     STOPPED = "stopped"
     STARTING = "starting"
     READY = "ready"
+    NEEDS_AUTH = "needs_auth"
+    """It wants a login: one is under way, or was not made."""
+    UNREACHABLE = "unreachable"
+    """A remote server that was there and cannot be reached now; it is looked for."""
     RESTARTING = "restarting"
     ERROR = "error"
 
@@ -21,3 +25,8 @@ class State(StrEnum):
     def is_moving(self) -> bool:
         """Whether it will be another soon, by itself."""
         return self in (State.STARTING, State.RESTARTING)
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a call may be refused, and may as well be answered."""
+        return self in (State.NEEDS_AUTH, State.UNREACHABLE)

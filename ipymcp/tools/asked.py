@@ -6,24 +6,44 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.files import from_mapping, read
 from ipymcp.errors import UnknownName
-from ipymcp.runtime.names import nearest
+from ipymcp.protocol.transports.addresses import parse_address
+from ipymcp.runtime.names import identifier, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ipymcp.runtime.host import Host
 
-__all__ = ["demo_definition", "gather"]
+__all__ = ["demo_definition", "gather", "url_definition"]
+
+_NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
+"""Parts of a host's name that say nothing of whose it is."""
 
 
 def demo_definition() -> ServerDefinition:
     """The server that ships with ipymcp; see `ipymcp.demo`."""
     script = Path(__file__).parent.parent / "demo" / "__main__.py"
     return ServerDefinition(name="demo", command=sys.executable, args=("-I", "-S", str(script)))
+
+
+def url_definition(url: str, name: str | None = None) -> ServerDefinition:
+    """A remote server by its address; unless named, it is called after its host: `example` for `mcp.example.com`.
+
+    Raises:
+        ConfigError: The address is none.
+    """
+    parse_address(url)
+    if name is None:
+        host = urlsplit(url).hostname or ""
+        labels = host.split(".")
+        known = [label for label in (labels[:-1] or labels) if label not in _NO_NAMES]
+        name = identifier(known[-1]) if known and not host.replace(".", "").isdigit() else "remote"
+    return from_mapping({name: {"url": url}}, origin="cell")[name]
 
 
 def gather(
@@ -45,6 +65,10 @@ def gather(
             found = from_mapping(item)
             definitions.update(found)
             named.extend(found)
+        elif isinstance(item, str) and "://" in item:
+            remote = url_definition(item)
+            definitions[remote.name] = remote
+            named.append(remote.name)
         elif isinstance(item, os.PathLike) or _looks_like_path(item):
             definitions.update(pending)
             path = Path(host.folder, os.path.expanduser(item))

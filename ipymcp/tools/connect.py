@@ -9,29 +9,43 @@ from ipymcp.tools.face import Mcp
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from ipymcp.tools.face import ElicitationHandler, SamplingHandler
 
 __all__ = ["aconnect", "connect"]
 
 
 class _Connection:
-    def __init__(self, what: tuple[str | os.PathLike[str] | Mapping[str, Any], ...]) -> None:
+    def __init__(
+        self,
+        *what: str | os.PathLike[str] | Mapping[str, Any],
+        on_sampling: SamplingHandler | None = None,
+        on_elicitation: ElicitationHandler | None = None,
+        roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None = None,
+    ) -> None:
         self._what = what
         self._mcp = Mcp(Host())
+        if on_sampling is not None:
+            self._mcp.on_sampling(on_sampling)
+        if on_elicitation is not None:
+            self._mcp.on_elicitation(on_elicitation)
+        if roots is not None:
+            self._mcp.roots = roots
 
 
 class connect(_Connection):
     """Servers that live as long as the `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
 
     Args:
-        what: As for `mcp.load`: definitions by name, config files and names in them, `"demo"`.
+        what: As for `mcp.load`: definitions by name, addresses, config files and names in them, `"demo"`.
+        on_sampling: As `mcp.on_sampling`.
+        on_elicitation: As `mcp.on_elicitation`.
+        roots: As `mcp.roots`; the working folder unless given.
 
     Raises:
         ServerError: A server did not start; the others are stopped again.
     """
-
-    def __init__(self, *what: str | os.PathLike[str] | Mapping[str, Any]) -> None:
-        super().__init__(what)
 
     def __enter__(self) -> Mcp:
         try:
@@ -49,14 +63,11 @@ class aconnect(_Connection):
     """The same for `async with`: `async with ipymcp.aconnect({"time": {…}}) as mcp:`.
 
     Args:
-        what: As for `mcp.load`.
+        what: As for `connect`, and so are the rest.
 
     Raises:
         ServerError: A server did not start; the others are stopped again.
     """
-
-    def __init__(self, *what: str | os.PathLike[str] | Mapping[str, Any]) -> None:
-        super().__init__(what)
 
     async def __aenter__(self) -> Mcp:
         try:

@@ -58,6 +58,7 @@ def docstring(
     *,
     server: str,
     tool: str,
+    kind: str = "Tool",
 ) -> str:
     """A tool's help text, in the form of a Google docstring.
 
@@ -69,12 +70,13 @@ def docstring(
         annotations: The tool's annotations; the hints among them are the server's own claims.
         server: The server's name in this notebook.
         tool: The tool's own name.
+        kind: What it is, where it is no tool.
     """
     about = textwrap.dedent(printable((description or "")[:_MAX_TEXT])).strip()
     name = shortened(printable(title or ""), _WIDTH)
     heading = [name] if name and not about.casefold().startswith(name.casefold()) else []
     sections = [*heading, about, _arguments(parameters), _returns(output_schema), _claims(annotations)]
-    source = f"Tool {shortened(printable(tool), 80)!r} of the MCP server {shortened(printable(server), 80)!r}."
+    source = f"{kind} {shortened(printable(tool), 80)!r} of the MCP server {shortened(printable(server), 80)!r}."
     return "\n\n".join([section for section in sections if section] + [source])
 
 

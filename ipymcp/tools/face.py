@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,19 @@ from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import TypeAlias
 
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
     from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.responder import SamplingRequest
+    from ipymcp.tools.prompts import AllPrompts
+    from ipymcp.tools.resources import AllResources
+
+    SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]
+    ElicitationHandler: TypeAlias = Callable[[FormQuestion | UrlQuestion], Any]
 
 __all__ = ["Mcp"]
 
@@ -58,6 +67,20 @@ class Mcp(Live):
         return Toolset(self._host, self._factory, self._filters, ())
 
     @property
+    def resources(self) -> AllResources:
+        """The resources of all servers; called with patterns, a selection: `mcp.resources("fs", "!*.log")`."""
+        from ipymcp.tools.resources import AllResources
+
+        return AllResources(self._host)
+
+    @property
+    def prompts(self) -> AllPrompts:
+        """The prompts of all servers; called with patterns, a selection."""
+        from ipymcp.tools.prompts import AllPrompts
+
+        return AllPrompts(self._host)
+
+    @property
     def calls(self) -> list[Call[Any]]:
         """The calls now running, oldest first."""
         return list(self._host.running.values())
@@ -90,17 +113,56 @@ class Mcp(Live):
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.servers._repr_mimebundle_(include, exclude)
 
+    # -- what servers ask ---------------------------------------------------------------------------------------------
+
+    def on_sampling(self, function: SamplingHandler | None) -> SamplingHandler | None:
+        """Have a function answer servers that ask for a model's words; usable as a decorator. None takes it back.
+
+        Args:
+            function: Takes a request (`.messages`, `.system_prompt`, `.max_tokens`, `.params`, `.server`, `.tool`) and
+                gives a text, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
+                function, which runs on a loop of its own unless `%config IPyMCP.nested_loop` says otherwise.
+        """
+        self._told("sampling", self._host.set_handler("sampling", function))
+        return function
+
+    def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
+        """Have a function answer servers' questions instead of the user; usable as a decorator. None takes it back.
+
+        Args:
+            function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and gives a dict of values
+                (fields left out get their defaults), True to accept, False to decline, or None to cancel. May be a
+                coroutine function, as for `on_sampling`.
+        """
+        self._told("elicitation", self._host.set_handler("elicitation", function))
+        return function
+
+    @property
+    def roots(self) -> list[dict[str, str]]:
+        """The folders servers are told they may look at; the notebook's, unless set: `mcp.roots = ["data", "/tmp"]`."""
+        return [dict(root) for root in self._host.answers.roots]
+
+    @roots.setter
+    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
+        self._host.set_roots(roots)
+
+    def _told(self, what: str, untold: list[str]) -> None:
+        if untold:
+            names = " ".join(untold)
+            text = f"{names}: told of {what} at the next start only: %mcp restart {names}"
+            warnings.warn(text, UserWarning, stacklevel=3)
+
     # -- words that wait ----------------------------------------------------------------------------------------------
 
     @waits
     async def load(self, *what: str | os.PathLike[str] | Mapping[str, Any], wait: bool = True) -> Servers:
-        """Load servers: `"demo"`, a config file and names in it, or `{"name": {"command": …, "args": […]}}`.
+        """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
         Loading twice what has not changed does nothing; what has changed is restarted.
 
         Args:
-            what: Names, paths, definitions. A plain name after a path picks from that file; one that is loaded already
-                is started.
+            what: Names, addresses (`https://…`), paths, definitions. A plain name after a path picks from that file;
+                one that is loaded already is started.
             wait: Until each is ready or has failed.
 
         Raises:

@@ -1,4 +1,4 @@
-"""How a tool's answer looks in a cell and in a terminal: pure functions from a result to a MIME bundle.
+"""How an answer looks in a cell and in a terminal: pure functions from a result to a MIME bundle.
 
 What the server wrote is shown, never run (see `sanitize`). Everything is bounded, and the same answer always gives the
 same bytes, so that saved notebooks have clean diffs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools import markdown, sanitize
@@ -17,12 +17,15 @@ from ipymcp.tools.frames import find_records
 from ipymcp.tools.tables import cell_text, html_table, text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ipymcp.tools.content import Part
+    from ipymcp.tools.readings import ResourceResult
     from ipymcp.tools.results import ToolResult
 
-__all__ = ["bundle", "short"]
+    Answer: TypeAlias = ToolResult | ResourceResult
+
+__all__ = ["bundle", "captioned", "short", "shown_text"]
 
 _SHORT = (10, 1_000)
 """Lines and characters of a repr."""
@@ -44,25 +47,47 @@ _MARKDOWN = re.compile(
 )
 
 
-def bundle(result: ToolResult) -> dict[str, Any]:
-    """The result by MIME type, richest forms first, `text/plain` always among them."""
-    rich = _error(result) if result.is_error else _rich(result)
-    return {**rich, "text/plain": _plain(result, *_LONG)}
+def bundle(result: Answer, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
+    """The answer by MIME type, richest forms first, `text/plain` always among them.
+
+    Args:
+        result: The answer.
+        head: What `text/plain` begins with: what it is, and where it is from.
+        is_markdown: Whether text is Markdown; None where only the text itself can tell.
+    """
+    rich = _error(result) if result.is_error else _rich(result, is_markdown)
+    return {**rich, "text/plain": _plain(result, head, *_LONG)}
 
 
-def short(result: ToolResult) -> str:
-    """The result in a few lines: where it is from, and how it begins."""
-    return _plain(result, *_SHORT)
+def short(result: Answer, head: str) -> str:
+    """The answer in a few lines: where it is from, and how it begins."""
+    return _plain(result, head, *_SHORT)
 
 
-def _plain(result: ToolResult, lines: int, characters: int) -> str:
-    head = f"ToolResult {result.server}.{result.tool}{' (error)' if result.is_error else ''}:"
+def captioned(parts: Iterable[tuple[str, Part]]) -> str:
+    """Parts as HTML, a caption over each; what cannot be shown is named."""
+    out: list[str] = []
+    budget = _LARGEST_MEDIA
+    for caption, part in parts:
+        size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
+        out.append(f"<div><b>{sanitize.text(caption)}</b></div>")
+        out.append(_part(part) if size <= budget else _pre(str(part)))
+        budget -= size if size <= budget else 0
+    return _wrap("".join(out))
+
+
+def shown_text(text: str) -> str:
+    """The beginning of a text, and how much more there is, for a repr."""
+    return _cut(text, *_LONG)
+
+
+def _plain(result: Answer, head: str, lines: int, characters: int) -> str:
     body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
     body = "\n".join([body, *(f"warning: {sanitize.visible(warning)}" for warning in result.warnings)])
     return sanitize.visible(head) + ("\n" if "\n" in body else " ") + body
 
 
-def _plain_data(result: ToolResult, lines: int, characters: int) -> str:
+def _plain_data(result: Answer, lines: int, characters: int) -> str:
     """Records as an aligned table, other data as JSON: in one line where it fits."""
     listed = _records(result, min(lines, _ROWS))
     if listed is None:
@@ -73,12 +98,12 @@ def _plain_data(result: ToolResult, lines: int, characters: int) -> str:
     return "\n".join([*table, *more, *([listed.beside] if listed.beside else [])])
 
 
-def _is_collection(result: ToolResult) -> bool:
+def _is_collection(result: Answer) -> bool:
     """Whether the answer is data rather than text or media."""
     return (is_array(result.data) or is_object(result.data)) and not result.is_error and not _has_media(result)
 
 
-def _has_media(result: ToolResult) -> bool:
+def _has_media(result: Answer) -> bool:
     return any(not isinstance(part, Text) for part in result.content)
 
 
@@ -110,13 +135,15 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
     return sanitize.visible(head)
 
 
-def _rich(result: ToolResult) -> dict[str, Any]:
+def _rich(result: Answer, is_markdown: bool | None) -> dict[str, Any]:
     if _has_media(result):
         return _media(result)
     if is_array(result.data) or is_object(result.data):
         return _table(result) or _json(result.data)
     text = result.text
-    if len(text) <= _LONGEST_MARKDOWN and _MARKDOWN.search(text):
+    if is_markdown is None:
+        is_markdown = _MARKDOWN.search(text[:_LONGEST_MARKDOWN]) is not None
+    if is_markdown and len(text) <= _LONGEST_MARKDOWN:
         return {"text/markdown": markdown.markdown(text)}
     return {}
 
@@ -145,7 +172,7 @@ class _Records(NamedTuple):
     """What stands beside the list in a dict, in one line."""
 
 
-def _records(result: ToolResult, most_rows: int) -> _Records | None:
+def _records(result: Answer, most_rows: int) -> _Records | None:
     records = find_records(result.data)
     if records is None:
         return None
@@ -158,7 +185,7 @@ def _records(result: ToolResult, most_rows: int) -> _Records | None:
     return _Records(shown, rows, len(records) - len(head), max(0, len(names) - _COLUMNS), _others(result.data, records))
 
 
-def _table(result: ToolResult) -> dict[str, str]:
+def _table(result: Answer) -> dict[str, str]:
     listed = _records(result, _ROWS)
     if listed is None:
         return {}
@@ -191,11 +218,11 @@ def _others(data: Any, records: list[dict[str, Any]]) -> str:
     return sanitize.visible(" · ".join(pairs[:_COLUMNS]))
 
 
-def _error(result: ToolResult) -> dict[str, Any]:
+def _error(result: Answer) -> dict[str, Any]:
     return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{sanitize.text(_cut(result.text, *_LONG))}</pre>')}
 
 
-def _media(result: ToolResult) -> dict[str, Any]:
+def _media(result: Answer) -> dict[str, Any]:
     if len(result.content) == 1 and not result.warnings:
         part = result.content[0]
         image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
@@ -260,7 +287,7 @@ def _pre(text: str) -> str:
     return f'<pre style="{_BOX}">{sanitize.text(_cut(text, *_LONG))}</pre>'
 
 
-def _warnings(result: ToolResult) -> str:
+def _warnings(result: Answer) -> str:
     return "".join(f"<div>⚠ {sanitize.text(warning)}</div>" for warning in result.warnings)
 
 

@@ -18,9 +18,9 @@ from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["ToolResult"]
+__all__ = ["ToolResult", "read_texts"]
 
 _NULL = msgspec.Raw(b"null")
 _LONGEST_WARNING = 300
@@ -124,7 +124,7 @@ class ToolResult:
     def data(self) -> Any:
         """The structured content; else the text, decoded where it is a JSON object or array; else the text."""
         if self._structured is None:
-            return _read_texts(self.content, self.text)
+            return read_texts(self.content, self.text)
         data = wire.loads(self._structured)
         if is_object(data) and len(data) == 1 and "result" in data and self._wraps_result:
             return data["result"]
@@ -217,15 +217,19 @@ class ToolResult:
     def __deepcopy__(self, memo: dict[int, Any]) -> ToolResult:
         return self.__copy__()
 
+    @property
+    def _head(self) -> str:
+        return f"ToolResult {self.server}.{self.tool}{' (error)' if self.is_error else ''}:"
+
     def __repr__(self) -> str:
         from ipymcp.tools.rendering import short
 
-        return short(self)
+        return short(self, self._head)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from ipymcp.tools.rendering import bundle
 
-        return bundle(self)
+        return bundle(self, self._head)
 
 
 def _rebuild(raw: bytes, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
@@ -239,7 +243,7 @@ def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
     return mine == theirs or wire.loads(mine) == wire.loads(theirs)
 
 
-def _read_texts(content: list[Part], text: str) -> Any:
+def read_texts(content: Sequence[Part], text: str) -> Any:
     """The texts as JSON where every one of them is an object or an array; else the text as it is."""
     texts = [part.text for part in content if isinstance(part, Text)]
     texts = texts or [part.text for part in content if isinstance(part, Embedded) and part.text is not None]

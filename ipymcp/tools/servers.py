@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.runtime.states import State
 from ipymcp.tools.live import Live
 from ipymcp.tools.tables import Table
 from ipymcp.tools.toolset import tool_table
@@ -12,8 +13,12 @@ from ipymcp.tools.toolset import tool_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ipymcp.runtime.calls import Call
     from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.face import Mcp
+    from ipymcp.tools.prompts import Prompts
+    from ipymcp.tools.resources import Resources
+    from ipymcp.tools.results import ToolResult
     from ipymcp.tools.tool import Tool
 
 __all__ = ["Server", "ServerTools", "Servers"]
@@ -28,6 +33,20 @@ class ServerTools(Live):
     def __init__(self, mcp: Mcp, session: ServerSession) -> None:
         self._mcp = mcp
         self._name = session.name
+
+    @property
+    def resources(self) -> Resources:
+        """Its resources, to be read by their URI: `mcp.SERVER.resources["URI"].read()`."""
+        from ipymcp.tools.resources import Resources
+
+        return Resources(self._mcp._host, self._name)
+
+    @property
+    def prompts(self) -> Prompts:
+        """Its prompts, as functions that give messages: `mcp.SERVER.prompts.NAME(…)`."""
+        from ipymcp.tools.prompts import Prompts
+
+        return Prompts(self._mcp._host, self._name)
 
     def __getattr__(self, name: str) -> Tool:
         session = self._session()
@@ -53,7 +72,7 @@ class ServerTools(Live):
         return isinstance(name, str) and self._session().catalog.find(name) is not None
 
     def __dir__(self) -> list[str]:
-        return sorted(self._session().catalog.aliases)
+        return sorted([*self._session().catalog.aliases, "prompts", "resources"])
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self._session().catalog.tools)
@@ -90,8 +109,13 @@ class Server(Live):
 
     @property
     def state(self) -> str:
-        """`disabled`, `stopped`, `starting`, `ready`, `restarting` or `error`."""
+        """`disabled`, `stopped`, `starting`, `ready`, `restarting`, `needs_auth`, `unreachable` or `error`."""
         return self._session.state.value
+
+    @property
+    def away_since(self) -> float | None:
+        """Since when it cannot be reached, in seconds since the epoch; None while it can, or is not asked for."""
+        return self._session.away_since
 
     @property
     def protocol_version(self) -> str:
@@ -126,6 +150,26 @@ class Server(Live):
         ]
         note = "" if rows else "nothing is logged yet"
         return Table(("time", "source", "level", "text"), rows, title=f"{self.name}: log", note=note)
+
+    def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
+        """Pick up a task by its id: `.result()`, `await`, `.task`, `.cancel()` and `.leave()` are the `Call`'s.
+
+        Args:
+            identifier: What `.leave()` gave, or an error named, in this kernel or another.
+            tool: The tool that it came from, for messages.
+
+        Raises:
+            CallError: The server has no tasks.
+        """
+        from ipymcp.tools.tool import tool_result
+
+        host = self._mcp._host
+        host.settle(self._session)
+        entry = self._session.catalog.find(tool)
+        schema = bytes(entry.definition.outputSchema) if entry is not None else b""
+        return host.pick_up(
+            self._session, identifier, tool, lambda raw: tool_result(raw, self.name, tool, schema or None)
+        )
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
@@ -174,7 +218,7 @@ class Servers(Live):
         rows = [
             (
                 session.name,
-                session.state.value,
+                _state(session),
                 session.protocol_version,
                 len(session.catalog.tools),
                 session.calls,
@@ -195,3 +239,9 @@ class Servers(Live):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return self.table._repr_mimebundle_(include, exclude)
+
+
+def _state(session: ServerSession) -> str:
+    if session.state is not State.UNREACHABLE or session.away_since is None:
+        return session.state.value
+    return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"

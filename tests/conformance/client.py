@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TextIO
 
 import httpx
 
@@ -26,10 +28,9 @@ CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 def main(url: str, context: dict[str, Any]) -> int:
     """Load the server at `url`, and use it. Give the exit status."""
     server = {"url": url, "auth": authorization(context)}
+    sys.stdin = sys.stdout = Terminal(sys.stdout)  # type: ignore[assignment]
     try:
-        with ipymcp.connect(
-            {"server": server}, on_sampling=sample, on_elicitation=accept, on_login=log_in, roots=[os.getcwd()]
-        ) as mcp:
+        with ipymcp.connect({"server": server}, on_sampling=sample, on_elicitation=accept) as mcp:
             use(mcp, context)
     except McpError as error:
         print(f"{error}\n{error.hint}", file=sys.stderr)
@@ -38,18 +39,22 @@ def main(url: str, context: dict[str, Any]) -> int:
 
 
 def use(mcp: Mcp, context: dict[str, Any]) -> None:
-    """Call what the context says, else every tool with arguments made from its schema."""
+    """Call what the context says, else every tool with arguments made from its schema; read and get the rest."""
     calls = [(call["name"], call["arguments"]) for call in context.get("toolCalls", ())]
     for name, arguments in calls or [(tool.name, example(tool.input_schema)) for tool in mcp.server]:
         if name == "json_schema_echo":
             arguments = {"schema": mcp.server["json_schema_2020_12_tool"].input_schema}
-        attempt(name, mcp.server[name].call, arguments)
+        attempt(name, partial(mcp.server[name].call, arguments))
+    for resource in mcp.server.resources:
+        attempt(resource.uri, resource.read)
+    for prompt in mcp.server.prompts:
+        attempt(prompt.name, prompt)
 
 
-def attempt(name: str, use_it: Any, *arguments: Any) -> None:
+def attempt(name: str, use_it: Callable[[], Any]) -> None:
     """Use one thing, and say what came of it."""
     try:
-        print(name, use_it(*arguments))
+        print(name, use_it())
     except McpError as error:
         print(name, f"failed: {error}")
 
@@ -73,20 +78,36 @@ def authorization(context: dict[str, Any]) -> dict[str, Any]:
 # -- what a user would answer -----------------------------------------------------------------------------------------
 
 
-def sample(params: dict[str, Any]) -> dict[str, Any]:
+class Terminal:
+    """Where a person sits who is logged in already: opens the address shown, and pastes where the browser ends."""
+
+    def __init__(self, screen: TextIO) -> None:
+        self._screen = screen
+        self._address = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._address = next((word for word in text.split() if word.startswith("http")), self._address)
+        return self._screen.write(text)
+
+    def flush(self) -> None:
+        self._screen.flush()
+
+    def readline(self, size: int = -1) -> str:
+        return httpx.get(self._address).headers["Location"] + "\n"
+
+
+def sample(request: Any) -> str:
     """A model's answer."""
-    return {"role": "assistant", "content": {"type": "text", "text": "Fine."}, "model": "none", "stopReason": "endTurn"}
+    return "Fine."
 
 
 def accept(question: Any) -> dict[str, Any]:
     """Send a form as it is, with its defaults; agree to a boolean."""
     properties = question.schema.get("properties", {})
     return {name: True for name, each in properties.items() if each.get("type") == "boolean" and "default" not in each}
-
-
-def log_in(question: Any) -> str:
-    """A browser whose user has agreed already: it is sent straight back. Give the address it is sent to."""
-    return httpx.get(question.url).headers["Location"]
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ async def test_a_call_that_is_given_up_ends_and_the_next_one_works(connect: Conn
 async def test_a_changed_list_is_announced(connect: Connect) -> None:
     async with connect() as connection:
         client = connection.client
-        listening = client.listen() if client.era.kind == "stateless" else None
+        listening = client.listen({"toolsListChanged": True}) if client.era.kind == "stateless" else None
         fresh = f"fresh_{os.urandom(4).hex()}"  # the HTTP server has seen other tests
         async with asyncio.timeout(PATIENCE):
             while True:  # nobody says when a GET stream is open: until then a change goes unheard
@@ -149,8 +149,8 @@ async def test_a_changed_list_is_announced(connect: Connect) -> None:
 
         assert fresh in [tool.name for tool in await client.list_tools(timeout=PATIENCE)]
         if listening is not None:
-            listening.cancel()
-            await asyncio.wait({listening})
+            listening.ended.cancel()
+            await asyncio.wait({listening.ended})
         await connection.ask("shrink", name=fresh)
 
 

@@ -13,22 +13,23 @@ __all__ = ["page"]
 INTRODUCTION = """\
 # Interoperability
 
-ipymcp loaded each of these servers, in the transports that it offers, counted what it has, and called one tool. The page is
-written by `make interop`, which runs them all, in environments of their own; nothing here is written by hand. It was run without
-a network: a server that needs one says so in the answer. `make test` holds a smaller set in every run
-([tests/integration/test_interoperability.py](../tests/integration/test_interoperability.py)), `make conformance` the official
-suite.
+ipymcp loaded each of these servers, over the transports that it offers, counted what it has, and called one tool. This
+page is written by `make interop`, which runs them all in environments of their own; no line of it is written by hand.
+`make test` holds a smaller set in every run
+([tests/integration/test_interoperability.py](../tests/integration/test_interoperability.py)), and `make conformance`
+the official suite.
 """
 
-NOT_RUN = """\
+NOT_SHOWN = """\
 ## What is not shown
 
-- Servers behind a login, a paid API or a service in the cloud: nothing of them runs without a network. Logging in is held by
-  the official suite and by an OAuth server in the tests.
-- `mcp-server-sqlite` and `mcp-server-duckdb` as they install today: both ask for any `mcp`, get the SDK 2.x, and fail on it before they
-  speak. With `mcp<2` they run, and that is what was run.
-- Drawing charts (`@antv/mcp-server-chart`) and searching the AWS documentation: the servers run, their services are on the network.
-- The views of the MCP Apps examples: their tools and `ui://` resources are read, their HTML is not shown.
+- Servers behind a login, a paid API or a cloud: nothing of them runs without a network. Logging in is held by the
+  official suite, and by an OAuth server in the tests.
+- Drawing charts (`@antv/mcp-server-chart`) and searching the documentation of AWS: the servers run, what they call is
+  on the network.
+- `mcp-server-sqlite` and `mcp-server-duckdb` as they install today: both ask for any `mcp`, get the SDK 2.x, and fail
+  on it before they speak. With `mcp<2` they run, and that is what was run.
+- The views of the MCP Apps: their tools are called and their `ui://` resources listed, their HTML is not shown.
 """
 
 
@@ -37,16 +38,18 @@ def page(rows: Sequence[Row], features: Mapping[str, Mapping[str, str]]) -> str:
 
     Args:
         rows: What came of each server.
-        features: What came of each feature of server-everything, by its name and the transport.
+        features: What came of each feature of server-everything, by the transport and its name.
     """
-    return "\n".join([INTRODUCTION, *_servers(rows), "", *_features(features), "", NOT_RUN])
+    return "\n".join([INTRODUCTION, *_servers(rows), "", *_features(features), "", NOT_SHOWN])
 
 
 def _servers(rows: Sequence[Row]) -> Iterable[str]:
-    servers = len({row.candidate.package for row in rows})
-    running = len({row.candidate.package for row in rows if not row.problem})
-    yield f"{running} of {servers} servers, {sum(not row.problem for row in rows)} of {len(rows)} combinations with a transport.\n"
-    yield "| server | version | transport | protocol | tools | resources | templates | prompts | a call | its answer | |"
+    packages = {row.candidate.package for row in rows}
+    good = [row for row in rows if not row.problem]
+    running = {row.candidate.package for row in good}
+    yield f"{len(running)} of {len(packages)} servers; with each transport, {len(good)} of {len(rows)}.\n"
+    heads = ("server", "version", "transport", "protocol", "tools", "resources", "templates", "prompts")
+    yield f"| {' | '.join(heads)} | a call | its answer | |"
     yield "|---|---|---|---|--:|--:|--:|--:|---|---|---|"
     for row in rows:
         candidate = row.candidate
@@ -57,13 +60,12 @@ def _servers(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _features(features: Mapping[str, Mapping[str, str]]) -> Iterable[str]:
-    transports = list(next(iter(features.values())))
-    yield "## Everything that server-everything asks for\n"
+    yield "## All that server-everything has and asks for\n"
     yield "The reference server of the protocol, over its three transports.\n"
-    yield f"| | {' | '.join(transports)} |"
-    yield "|---|" + "---|" * len(transports)
-    for name, outcomes in features.items():
-        yield f"| {name} | {' | '.join(_escaped(outcomes[transport]) for transport in transports)} |"
+    yield f"| | {' | '.join(features)} |"
+    yield "|---|" + "---|" * len(features)
+    for name in next(iter(features.values())):
+        yield f"| {name} | {' | '.join(_escaped(outcomes[name]) for outcomes in features.values())} |"
 
 
 def _escaped(text: str) -> str:

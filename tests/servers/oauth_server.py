@@ -67,6 +67,8 @@ class Behaviour:
     rotates_refresh_tokens: bool = True
     refuses_refresh: bool = False
     token_error: dict[str, Any] | None = None
+    answer_to_exchange: dict[str, Any] | None = None
+    """An identity provider's answer to a token exchange."""
     refuses_tokens: bool = False
     grants_only: list[str] | None = None
     needs_scope: str | None = None
@@ -100,6 +102,8 @@ class OAuthServer(ThreadingHTTPServer):
         self.tokens: dict[str, set[str]] = {}
         self.refresh_tokens: dict[str, tuple[str, set[str]]] = {}
         self.numbers = itertools.count(1)
+        self.capabilities: dict[str, Any] = {}
+        """Of the last client that opened a session."""
         self.lock = threading.Lock()
 
     @property
@@ -199,7 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
         client = f"client-{next(server.numbers)}"
         secret = f"secret-of-{client}" if behaviour.gives_secrets else None
         behaviour.clients[client] = secret
-        self.answer_json(201, asked | {"client_id": client} | ({"client_secret": secret} if secret else {}))
+        proof = {"client_secret": secret, "token_endpoint_auth_method": "client_secret_post"} if secret else {}
+        self.answer_json(201, asked | {"client_id": client} | proof)
 
     def authorize(self, fields: dict[str, str]) -> None:
         server, behaviour = self.server, self.server.behaviour
@@ -220,6 +225,9 @@ class _Handler(BaseHTTPRequestHandler):
     def token(self, fields: dict[str, str]) -> None:
         server, behaviour = self.server, self.server.behaviour
         client = self.client(fields)
+        if behaviour.answer_to_exchange is not None:
+            self.answer_json(400 if "error" in behaviour.answer_to_exchange else 200, behaviour.answer_to_exchange)
+            return
         if behaviour.token_error is not None:
             self.answer_json(400, behaviour.token_error)
             return
@@ -302,6 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
     def result(self, message: dict[str, Any]) -> dict[str, Any]:
         match message["method"]:
             case "initialize":
+                self.server.capabilities = message["params"]["capabilities"]
                 version = message["params"]["protocolVersion"]
                 info = {"name": "behind-a-login", "version": "1"}
                 return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}

@@ -53,6 +53,12 @@ class Heard:
     def tools_changed(self) -> None:
         self.changes.put_nowait(None)
 
+    def resources_changed(self) -> None: ...
+
+    def prompts_changed(self) -> None: ...
+
+    def resource_updated(self, uri: str) -> None: ...
+
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))
 

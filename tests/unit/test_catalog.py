@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipymcp.protocol.wire import ToolDefinition
-from ipymcp.runtime.catalog import EMPTY, build
+from ipymcp.runtime.catalog import EMPTY
 
 
 def definitions(*names: str) -> list[ToolDefinition]:
@@ -13,7 +13,7 @@ def definitions(*names: str) -> list[ToolDefinition]:
 
 
 def test_tools_are_found_by_both_names_in_the_servers_order() -> None:
-    catalog = build("fs", definitions("read-file", "from", "prompts"), pytest.fail)
+    catalog = EMPTY.with_tools("fs", definitions("read-file", "from", "prompts"), pytest.fail)
     assert list(catalog.tools) == ["read-file", "from", "prompts"]
     assert list(catalog.aliases) == ["read_file", "from_", "prompts_"]
     assert catalog.find("read-file") is catalog.find("read_file")
@@ -23,18 +23,22 @@ def test_tools_are_found_by_both_names_in_the_servers_order() -> None:
 
 def test_of_two_tools_of_one_name_the_first_is_kept_and_it_is_said() -> None:
     said: list[str] = []
-    catalog = build("fs", definitions("a", "b", "a"), said.append)
+    catalog = EMPTY.with_tools("fs", definitions("a", "b", "a"), said.append)
     assert [entry.first_line for entry in catalog.tools.values()] == ["0. tool", "1. tool"]
     assert said == ["two tools are named 'a'; the first is used"]
 
 
 def test_an_exact_name_goes_before_another_tools_alias() -> None:
-    catalog = build("fs", definitions("a-b", "a_b"), pytest.fail)
+    catalog = EMPTY.with_tools("fs", definitions("a-b", "a_b"), pytest.fail)
     assert catalog.find("a_b").name == "a_b"
     assert catalog.find("a_b_2").name == "a-b"
 
 
 def test_catalogs_of_the_same_tools_are_equal() -> None:
-    assert build("fs", definitions("a"), pytest.fail) == build("fs", definitions("a"), pytest.fail)
-    assert build("fs", definitions("a"), pytest.fail) != build("fs", definitions("b"), pytest.fail)
-    assert build("fs", [], pytest.fail) == EMPTY
+    assert EMPTY.with_tools("fs", definitions("a"), pytest.fail) == EMPTY.with_tools(
+        "fs", definitions("a"), pytest.fail
+    )
+    assert EMPTY.with_tools("fs", definitions("a"), pytest.fail) != EMPTY.with_tools(
+        "fs", definitions("b"), pytest.fail
+    )
+    assert EMPTY.with_tools("fs", [], pytest.fail) == EMPTY

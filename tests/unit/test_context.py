@@ -74,6 +74,7 @@ def test_a_call_names_its_tool_its_arguments_and_the_open_quote() -> None:
         tool="fs.read-file",
         argument="mode",
         given=("path", "head"),
+        values=(("path", "a b"), ("head", "5")),
         quote='"',
     )
     assert line("%%mcp call fs.read").in_cell

@@ -13,7 +13,7 @@ META = "io.modelcontextprotocol/"
 ENVELOPE = {
     META + "protocolVersion": "2026-07-28",
     META + "clientInfo": {"name": "ipymcp", "version": "1.2"},
-    META + "clientCapabilities": {"roots": {}},
+    META + "clientCapabilities": {"roots": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}},
 }
 
 
@@ -23,16 +23,23 @@ def test_the_versions_are_newest_first() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"name":"echo"}'])
-def test_a_handshaken_request_has_nothing_but_its_progress_token(body: bytes) -> None:
-    era = handshake("2025-11-25")
-    assert era.params(body) == body
-    assert era.params(body, log_level="info") == body
-    assert json.loads(era.params(body, progress_token=7)) == {**json.loads(body), "_meta": {"progressToken": 7}}
+def test_a_handshaken_request_has_nothing_beside_its_own(body: bytes) -> None:
+    assert handshake("2025-11-25").params(body) == body
+
+
+def test_a_handshaken_call_asks_for_progress() -> None:
+    dressed = json.loads(handshake("2025-11-25").call_params(b'"echo"', b'{"a":1}', 7))
+    assert dressed == {"name": "echo", "arguments": {"a": 1}, "_meta": {"progressToken": 7}}
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"name":"echo"}'])
 def test_a_stateless_request_says_everything(body: bytes) -> None:
     era = stateless("2026-07-28", IDENTITY, {"roots": {}})
     assert json.loads(era.params(body)) == {**json.loads(body), "_meta": ENVELOPE}
-    dressed = json.loads(era.params(body, progress_token=7, log_level="info"))
-    assert dressed["_meta"] == {**ENVELOPE, "progressToken": 7, META + "logLevel": "info"}
+
+
+@pytest.mark.parametrize("extra", [b"", b'"requestState":"s"'])
+def test_a_stateless_call_asks_for_progress_and_log_messages(extra: bytes) -> None:
+    dressed = json.loads(stateless("2026-07-28", IDENTITY, {"roots": {}}).call_params(b'"echo"', b"{}", 7, extra))
+    assert dressed.pop("_meta") == {**ENVELOPE, "progressToken": 7, META + "logLevel": "info"}
+    assert dressed == {"name": "echo", "arguments": {}, **json.loads(b"{%s}" % extra)}

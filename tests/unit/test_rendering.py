@@ -18,8 +18,8 @@ SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
 def show(*content: Any, schema: bytes | None = None, **fields: Any) -> dict[str, Any]:
     raw = json.dumps({"content": list(content), **fields}).encode()
     result = ToolResult(raw, server="fs", tool="read", output_schema=schema)
-    shown = bundle(result)
-    assert shown == bundle(result) == result._repr_mimebundle_()
+    shown = bundle(result, result._head)
+    assert shown == bundle(result, result._head) == result._repr_mimebundle_()
     return shown
 
 
@@ -89,7 +89,7 @@ def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
 
 def test_data_that_is_no_strict_json_is_left_to_the_text() -> None:
     result = ToolResult(b'{"structuredContent":{"a":NaN}}', server="fs", tool="read")
-    assert bundle(result) == {"text/plain": 'ToolResult fs.read: {"a": NaN}'}
+    assert bundle(result, result._head) == {"text/plain": 'ToolResult fs.read: {"a": NaN}'}
 
 
 def test_records_are_an_escaped_table() -> None:

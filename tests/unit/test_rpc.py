@@ -188,3 +188,45 @@ def test_the_id_of_what_cannot_be_decoded_is_found_first_or_last(line: bytes, ex
 def test_an_excerpt_is_short_and_readable() -> None:
     assert excerpt(b"  \xff short ") == "\ufffd short"
     assert excerpt(b"x" * 201) == "x" * 200 + "…"
+
+
+def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> None:
+    peer, slot = asked.peer, asked.slot
+    assert peer.renew(slot)
+    assert slot.id != asked.id
+    assert peer.holds(slot)
+    assert (peer.slot(asked.id), peer.slot(slot.id)) == (None, slot)
+    asked.receive({"jsonrpc": "2.0", "id": asked.id, "result": {}})
+    assert slot.result is None
+    asked.receive({"jsonrpc": "2.0", "id": slot.id, "result": {"a": 1}})
+    assert bytes(slot.result) == b'{"a": 1}'
+    assert not peer.renew(slot)
+    assert len(peer) == 0
+
+
+def test_a_request_that_is_renewed_and_given_up_at_once_has_one_owner() -> None:
+    peer = Peer(Owner(), "test#1")
+    for _ in range(300):
+        slot = Slot(lambda progress: None)
+        peer.open(slot, "tools/call")
+        taken: list[bool] = []
+        start = threading.Barrier(2)
+
+        def take(slot: Slot = slot, taken: list[bool] = taken, start: threading.Barrier = start) -> None:
+            start.wait()
+            taken.append(peer.take(slot))
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        start.wait()
+        for _ in range(10):
+            peer.renew(slot)
+        thread.join()
+        assert taken == [True]
+        assert len(peer) == 0
+
+
+def test_what_a_server_wants_kept_to_itself_is_in_no_excerpt() -> None:
+    assert excerpt(b'{"id":1,"requestState":"secret"') == '{"id":1,…'
+    assert excerpt(b"plain") == "plain"
+    assert excerpt(b"x" * 300) == "x" * 200 + "…"

@@ -75,7 +75,7 @@ def test_raw_members_survive_the_lenient_way() -> None:
     page = wire.decode(
         b'{"tools": [{"name": "a", "inputSchema": {"default": NaN}}, {"name": "b"}]}', wire.ListToolsResult
     )
-    assert [wire.decode(raw, wire.ToolDefinition).name for raw in page.tools] == ["a", "b"]
+    assert [wire.decode(raw, wire.ToolDefinition).name for raw in page.items] == ["a", "b"]
 
 
 def test_members_nobody_knows_cost_nothing() -> None:

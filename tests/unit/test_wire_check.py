@@ -160,6 +160,33 @@ GOOD["batch-in-2025-03-26"] = [
     came([result(2, {"content": []}), result(3, {"content": []})]),
 ]
 
+FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+ABLE = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+NEEDED = {
+    "resultType": "input_required",
+    "inputRequests": {"who": {"method": "elicitation/create", "params": FORM}},
+    "requestState": "sealed",
+}
+ADA = {"who": {"action": "accept", "content": {"name": "Ada"}}}
+
+
+def rounds(needed: Any = NEEDED, meta: Any = ABLE, **brought: Any) -> list[Entry]:
+    """A discover, a call that needs input, and the call again with what is brought: five frames."""
+    question = {"name": "echo", "arguments": {}, "_meta": meta}
+    return [
+        *discovered(),
+        out(request(2, "tools/call", question)),
+        came(result(2, needed)),
+        out(request(3, "tools/call", {**question, **brought})),
+    ]
+
+
+GOOD["a-round-of-input"] = [
+    *rounds(inputResponses=ADA, requestState="sealed"),
+    came(result(3, {"resultType": "complete", "content": []})),
+]
+GOOD["a-question-asked-anew"] = rounds()
+
 BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     "no-json": ([*opened("2025-11-25"), out("{nope")], [(4, "json")]),
     "a-newline-within": ([*opened("2025-11-25"), out(json.dumps(call(2), indent=1))], [(4, "json")]),
@@ -252,6 +279,23 @@ BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     ),
     "roots-changed-in-2026": ([*discovered(), out(note("notifications/roots/list_changed"))], [(3, "message")]),
     "a-response-in-2026": ([*discovered(), came(request(1, "ping")), out(result(1, {}))], [(4, "response")]),
+    "input-nobody-needs": (
+        [*discovered(), out(enveloped(2, "tools/call", name="echo", inputResponses=ADA))], [(3, "rounds")]
+    ),
+    "another-question-with-the-state": (
+        [*rounds()[:4], out(enveloped(3, "tools/call", name="other", requestState="sealed"))], [(5, "rounds")]
+    ),
+    "the-state-forgotten": (rounds(inputResponses=ADA), [(5, "rounds")]),
+    "the-state-changed": (rounds(inputResponses=ADA, requestState="Sealed"), [(5, "rounds")]),
+    "half-the-input": (rounds(requestState="sealed"), [(5, "rounds")]),
+    "malformed-input": (rounds(inputResponses={"who": {"action": "perhaps"}}, requestState="sealed"),
+                        [(5, "message"), (5, "rounds")]),
+    "the-input-twice": (
+        [*rounds(inputResponses=ADA, requestState="sealed"),
+         {**rounds(inputResponses=ADA, requestState="sealed")[4],
+          "frame": json.dumps(enveloped(4, "tools/call", name="echo", arguments={}, requestState="sealed"))}],
+        [(6, "rounds")],
+    ),
     "initialize-after-stateless-calls": (
         [*discovered(), out(enveloped(2, "tools/list")), out(initialize("2025-11-25", 3))], [(4, "lifecycle")]
     ),
@@ -292,6 +336,8 @@ SERVERS: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
         [*discovered(), out(enveloped(2, "tools/list")), came(note("notifications/cancelled", {"requestId": 2}))],
         [(4, "cancel")],
     ),
+    "input-that-was-not-declared": (rounds(meta=META, inputResponses=ADA, requestState="sealed"), [(4, "rounds")]),
+    "input-without-saying-which": (rounds({"resultType": "input_required"}), [(4, "rounds")]),
     "a-change-nobody-subscribed-to": (
         [*discovered(), came(note("notifications/tools/list_changed"))], [(3, "subscription")]
     ),
@@ -337,8 +383,8 @@ def faults(output: str) -> dict[tuple[str, str], list[tuple[int, str]]]:
 def test_good_sessions_of_every_revision_have_no_fault(run_check: Callable[..., Verdict], schemas: bool) -> None:
     assert run_check(GOOD, schemas=schemas) == (
         0,
-        "9 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 2, 2025-11-25: 2, 2026-07-28: 2), "
-        "66 frames out, 44 in; 0 violations, 0 by servers\n",
+        "11 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 2, 2025-11-25: 2, 2026-07-28: 4), "
+        "72 frames out, 49 in; 0 violations, 0 by servers\n",
     )
 
 

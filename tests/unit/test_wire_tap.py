@@ -22,6 +22,7 @@ CLIENT = """
 class Client:
     def __init__(self, peer): self._peer = peer
     def _send(self, frame, kind): return kind
+    def shake_hands(self): pass
 """
 TALK = """
 from ipymcp.protocol.client import Client
@@ -109,3 +110,8 @@ print("done")
 @pytest.mark.parametrize("seam", tap.SEAMS, ids=lambda seam: f"{seam.owner}.{seam.method}")
 def test_every_seam_is_a_method_of_the_product(seam: tap.Seam) -> None:
     assert callable(getattr(getattr(importlib.import_module(seam.module), seam.owner), seam.method))
+
+
+def test_a_session_opened_anew_is_recorded_as_such(product: Path, tmp_path: Path) -> None:
+    reopened = {"session": "demo#1 1", "direction": "reopened"}
+    assert run(TALK + "client.shake_hands()", product, tmp_path / "log") == [SENT, RECEIVED, reopened]

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from jsonrpc import envelope_faults, is_id, kind_of, mapping, parse
+from rounds import asked_for
 from session import Request, Session
 from specification import HANDSHAKE, STATELESS, Specification
 
@@ -46,6 +47,8 @@ class Incoming:
         faults = list(envelope_faults(kind, message))
         if faults:
             yield from (("envelope", text) for text in faults)
+            if kind == "request" and is_id(message["id"]):  # answered all the same
+                self._session.served[message["id"]] = Request(message["id"], str(message["method"]), {})
         elif kind == "request":
             yield from self._request(message)
         elif kind == "notification":
@@ -69,7 +72,10 @@ class Incoming:
         if kind == "error":
             request.error = message["error"]
             return
-        if fault := self._specification.fault("server result", self._revision(request), request.method, message):
+        method, answer = request.method, message
+        if "task" in request.params and "task" in message["result"]:  # 2025-11-25, tasks: CreateTaskResult
+            method, answer = "tasks/get", {**message, "result": message["result"]["task"]}
+        if fault := self._specification.fault("server result", self._revision(request), method, answer):
             yield "message", fault
         yield from self._settle(request, message["result"])
 
@@ -79,6 +85,10 @@ class Incoming:
 
     def _settle(self, request: Request, result: dict[str, Any]) -> Faults:
         session = self._session
+        if result.get("resultType") == "input_required":
+            request.input_required = result
+            yield from (("rounds", text) for text in asked_for(request, result))
+            return
         if request.method == "server/discover":
             session.discovered = True
             info = mapping(mapping(result.get("_meta")).get("io.modelcontextprotocol/serverInfo"))

@@ -1,7 +1,7 @@
 """The rules for what ipymcp sends. None may be broken, whatever the server does.
 
 Source: MCP 2025-11-25 basic (messages, lifecycle, cancellation, progress) and 2026-07-28 basic (messages, `_meta`,
-stdio, versioning, cancellation); the earlier revisions where they differ.
+stdio, versioning, cancellation, mrtr); the earlier revisions where they differ.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from jsonrpc import envelope_faults, is_id, kind_of, mapping, parse
+from rounds import CAPABILITIES, retry_faults
 from session import JUST_FINISHED, Request, Session, envelope_version
 from specification import HANDSHAKE, STATELESS, Specification
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["Outgoing"]
 
 UNSUPPORTED_VERSION = -32022
-SERVER_CAPABILITIES = ("tools", "prompts", "resources", "logging")
-CLIENT_CAPABILITIES = {"roots/list": "roots", "sampling/createMessage": "sampling", "elicitation/create": "elicitation"}
+SERVER_CAPABILITIES = {
+    **{name: name for name in ("tools", "prompts", "resources", "logging", "tasks")},
+    "completion": "completions",
+}
+"""By the first part of a method."""
 
 
 class Outgoing:
@@ -76,6 +80,8 @@ class Outgoing:
         yield from self._token(request)
         if fault := self._specification.fault("client request", request.revision, method, message):
             yield "message", fault
+        if request.revision == STATELESS and method != "tasks/update":
+            yield from (("rounds", text) for text in retry_faults(session, request, self._specification))
         session.sent.setdefault(request.id, request)
         if method == "initialize":
             session.initialize = request
@@ -125,9 +131,9 @@ class Outgoing:
             yield "lifecycle", "initialize although the server knows stateless revisions only"
 
     def _capability(self, request: Request) -> Faults:
-        capability = request.method.partition("/")[0]
+        capability = SERVER_CAPABILITIES.get(request.method.partition("/")[0])
         declared = self._session.capabilities
-        if capability in SERVER_CAPABILITIES and declared is not None and capability not in declared:
+        if capability is not None and declared is not None and capability not in declared:
             yield "capability", f"{request.method}, but the server declared no {capability}"
 
     def _token(self, request: Request) -> Faults:
@@ -205,7 +211,7 @@ class Outgoing:
         yield "response", f"answers {json.dumps(message.get('id'))}, which the server did not ask"
 
     def _result(self, request: Request, message: dict[str, Any]) -> Faults:
-        capability = CLIENT_CAPABILITIES.get(request.method)
+        capability = CAPABILITIES.get(request.method)
         initialize = self._session.initialize
         if capability and capability not in mapping(initialize.params.get("capabilities") if initialize else None):
             yield "capability", f"a result for {request.method}, but {capability} was not declared"

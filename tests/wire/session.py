@@ -43,6 +43,10 @@ class Request:
     cancelled: bool = False
     progress: float | None = None
     """The last progress the server reported for it."""
+    input_required: dict[str, Any] | None = None
+    """The answer, where it was that input is needed first."""
+    retried: bool = False
+    """The input was brought."""
     acknowledged: bool = False
     """Of subscriptions/listen: the server said what it will send."""
 

@@ -38,7 +38,10 @@ KEPT = 8_000_000
 
 @dataclass(frozen=True)
 class Seam:
-    """A method all frames of one direction pass; its first argument is the frame, and `peer` finds the session."""
+    """A method all frames of one direction pass; its first argument is the frame, and `peer` finds the session.
+
+    `reopened` is no direction but a moment, and has no frame: what follows belongs to a new session of the server's.
+    """
 
     module: str
     owner: str
@@ -50,6 +53,7 @@ class Seam:
 SEAMS = (
     Seam("ipymcp.protocol.client", "Client", "_send", "out", lambda client: client._peer),
     Seam("ipymcp.protocol.rpc", "Peer", "receive", "in"),
+    Seam("ipymcp.protocol.client", "Client", "shake_hands", "reopened", lambda client: client._peer),
 )
 
 
@@ -64,12 +68,14 @@ class Recorder:
         self._numbers = itertools.count(1)
         self._sessions: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def record(self, peer: Any, direction: str, frame: bytes) -> None:
+    def record(self, peer: Any, direction: str, frame: bytes | None) -> None:
         session = self._sessions.get(peer)
         if session is None:
             session = self._sessions.setdefault(peer, f"{peer.session_tag} {next(self._numbers)}")
         entry: dict[str, Any] = {"session": session, "direction": direction, "at": time.monotonic()}
-        if direction == "in" and len(frame) > KEPT:
+        if frame is None:
+            pass
+        elif direction == "in" and len(frame) > KEPT:
             entry["size"] = len(frame)
         else:
             try:
@@ -119,9 +125,9 @@ def _wrap(module: ModuleType, seam: Seam, recorder: Recorder) -> Callable[[], No
     original = getattr(owner, seam.method)
 
     @functools.wraps(original)
-    def recorded(self: Any, frame: Any, *args: Any, **options: Any) -> Any:
-        recorder.record(seam.peer(self), seam.direction, bytes(frame))
-        return original(self, frame, *args, **options)
+    def recorded(self: Any, *args: Any, **options: Any) -> Any:
+        recorder.record(seam.peer(self), seam.direction, bytes(args[0]) if args else None)
+        return original(self, *args, **options)
 
     setattr(owner, seam.method, recorded)
     return lambda: setattr(owner, seam.method, original)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,16 @@ class Record:
 def read(directory: Path) -> dict[str, list[Record]]:
     """Every session under `directory`: its tag and its process's file, and its frames."""
     sessions: dict[str, list[Record]] = {}
+    times: Counter[str] = Counter()
     for path in sorted(directory.glob("*.jsonl")):
         lines = path.read_bytes().split(b"\n")
         for line in lines[:-1]:  # what follows the last newline was cut off with its process
             entry = json.loads(line)
-            records = sessions.setdefault(f"{entry['session']} ({path.stem})", [])
+            name = f"{entry['session']} ({path.stem})"
+            if entry["direction"] == "reopened":
+                times[name] += 1
+                continue
+            records = sessions.setdefault(name + "'" * times[name], [])
             records.append(Record(len(records) + 1, entry["direction"], entry.get("at", 0.0), _data(entry)))
     return sessions
 

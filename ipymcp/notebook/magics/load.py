@@ -13,9 +13,10 @@ from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.progress import LoadDisplay
+from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.runtime.names import identifier
 from ipymcp.runtime.waiting import Waiter
-from ipymcp.tools.asked import gather
+from ipymcp.tools.asked import gather, url_definition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +29,15 @@ _HELP = """Load servers: start them and list their tools.
 
     %mcp load demo                              the server that ships with ipymcp
     %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
+    %mcp load docs https://host/mcp             a remote server: [NAME] URL
     %mcp load ./mcp.json                        every server of a config file that is not disabled
     %mcp load ./mcp.json fs git                 those two of it
 
 Loading again what has not changed does nothing; what has changed is restarted.
 
+    --header H     a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this
+                   kernel's variable
+    --transport T  http (the default, which finds sse by itself) or sse
     --env K=V      a variable for the server; --env K passes on this kernel's own
     --cwd D        the folder it runs in
     --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
@@ -40,6 +45,7 @@ Loading again what has not changed does nothing; what has changed is restarted.
     --no-wait      return at once; %mcp shows how it goes"""
 
 _RUNNERS = {"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "docker", "podman"}
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
 
 
@@ -74,13 +80,21 @@ def _asked(request: Request) -> tuple[list[ServerDefinition], list[str]]:
         return [_changed(request, ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:])))], [name]
     if not names:
         raise LineError("what to load? demo, a config file, or NAME -- COMMAND ARG…", 0)
-    urls = [name for name in names if "://" in name]
-    if urls:
-        raise McpError(
-            f"{urls[0]} is a remote server, which ipymcp does not reach yet", hint="load one that has a command"
-        )
+    if any("://" in name for name in names):
+        remote = _remote(request)
+        return [_changed(request, remote)], [remote.name]
     definitions, named = gather(names, request.mcp._host)
     return [_changed(request, definition) for definition in definitions], named
+
+
+def _remote(request: Request) -> ServerDefinition:
+    """`[NAME] URL`."""
+    names = request.names
+    position = next(index for index, name in enumerate(names) if "://" in name)
+    if position > 1 or len(names) > position + 1:
+        surplus = request.parsed.names[0 if position > 1 else position + 1]
+        raise LineError(f"{surplus.raw} is one too many; usage: %mcp load [NAME] URL", surplus.start)
+    return url_definition(names[position], names[0] if position else None)
 
 
 def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition:
@@ -93,6 +107,13 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
         changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
     if parsed.has("--era"):
         changes["era"] = parsed.text("--era")
+    if parsed.has("--header"):
+        changes["headers"] = {**definition.headers, **_headers(parsed.texts("--header"))}
+    if parsed.has("--transport"):
+        changes["transport"] = parsed.text("--transport")
+    for option in ("--header", "--transport"):
+        if parsed.has(option) and definition.url is None:
+            raise McpError(f"{option}: {definition.name} is no remote server", hint="%mcp load [NAME] URL")
     timeout = parsed.number("--timeout")
     if timeout is not None:
         changes["timeout"] = timeout
@@ -112,6 +133,24 @@ def _variables(texts: Sequence[str]) -> dict[str, str]:
     return variables
 
 
+def _headers(texts: Sequence[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon:
+            raise McpError(f"--header {name}: no value", hint="write --header 'Name: value'")
+        headers[name.strip()] = _VARIABLE.sub(_expanded, value.strip())
+    checked_headers(headers)
+    return headers
+
+
+def _expanded(match: re.Match[str]) -> str:
+    value = os.environ.get(match[1])
+    if value is None:
+        raise McpError(f"--header: this kernel has no variable {match[1]}", hint=f"os.environ[{match[1]!r}] = …")
+    return value
+
+
 def _name_of(argv: Sequence[str]) -> str:
     """A name for a server that was given none: `npx -y @scope/server-time` is `time`."""
     words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
@@ -126,8 +165,10 @@ def _name_of(argv: Sequence[str]) -> str:
 COMMANDS = {
     "load": Command(
         Syntax(
-            "load NAME… | FILE [NAME…] | [NAME] -- COMMAND ARG…",
+            "load NAME… | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…",
             (
+                Option("--header", "'Name: value'", repeats=True),
+                Option("--transport", "http|sse", choices=("http", "sse")),
                 Option("--env", "K=V", repeats=True),
                 Option("--cwd", "D"),
                 Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),

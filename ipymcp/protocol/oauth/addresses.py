@@ -10,6 +10,7 @@ from ipymcp.errors import AuthError
 __all__ = ["canonical", "covers", "host", "is_loopback", "origin", "same_origin", "secure"]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_THEIR_FAULT = "a fault of the server: tell whoever runs it"
 
 
 def host(url: str) -> str:
@@ -57,15 +58,18 @@ def secure(url: str, what: str, *, loopback: bool) -> str:
         AuthError: It is not https, or holds what such an address must not hold.
     """
     parts = _split(url)
-    if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not url.isprintable() or " " in url:
-        raise AuthError(f"{what} is no web address: {url[:200]!r}", hint="a fault of the server")
+    is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters only look like those of a domain
+    if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not is_plain:
+        raise AuthError(f"cannot log in: {what} is no web address: {url[:200]!a}", hint=_THEIR_FAULT)
     if parts.username is not None or parts.fragment:
-        raise AuthError(f"{what} on {host(url)} holds a user name or a fragment", hint="a fault of the server")
+        raise AuthError(f"cannot log in: {what} on {host(url)} holds a user name or a fragment", hint=_THEIR_FAULT)
     if is_loopback(url):
         if not loopback:
-            raise AuthError(f"{what} is on this machine ({host(url)}), the server is not", hint="a fault of the server")
+            message = f"cannot log in: {what} is on this machine ({host(url)}), and the server is not"
+            raise AuthError(message, hint=_THEIR_FAULT)
     elif parts.scheme != "https":
-        raise AuthError(f"{what} on {host(url)} is not https", hint="a login needs https, but on this machine")
+        message = f"cannot log in: {what} on {host(url)} is not https"
+        raise AuthError(message, hint="only on this machine is http safe; use https, or give a token by headers")
     return url
 
 

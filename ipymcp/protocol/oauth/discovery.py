@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AuthorizationServer", "Resource", "authorization_server", "resource", "resource_urls", "server_urls"]
 
 _MOST_ISSUERS = 4
+_MOST_ITEMS = 200
 _ASK_THE_OPERATOR = "tell whoever runs the server"
 
 
@@ -103,7 +104,7 @@ async def resource(web: Web, server_url: str, told: str | None) -> Resource:
 def _resource(document: dict[str, Any], server_url: str) -> Resource:
     uri = document["resource"]
     if not addresses.covers(uri, server_url):
-        message = f"cannot log in: the server's metadata is that of another server ({uri[:200]!r})"
+        message = f"cannot log in: the server's metadata is that of another server ({uri[:200]!a})"
         raise AuthError(message, hint=_ASK_THE_OPERATOR)
     issuers = _strings(document.get("authorization_servers"))[:_MOST_ISSUERS]
     return Resource(uri, issuers or (addresses.origin(server_url),), _strings(document.get("scopes_supported")))
@@ -127,7 +128,7 @@ async def authorization_server(web: Web, issuer: str, server_url: str) -> Author
         if document is None or "token_endpoint" not in document:
             troubles += [f"{url} {trouble}"] if trouble else []
         elif not _is_same(document.get("issuer"), issuer):
-            troubles.append(f"{url} gives the issuer as {str(document.get('issuer'))[:200]!r}, not {issuer!r}")
+            troubles.append(f"{url} gives the issuer as {str(document.get('issuer'))[:200]!a}, not {issuer!r}")
         else:
             return _server(web, document)
     if troubles:
@@ -171,4 +172,5 @@ def _server(web: Web, document: dict[str, Any]) -> AuthorizationServer:
 
 
 def _strings(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str) and item) if is_array(value) else ()
+    items = value[:_MOST_ITEMS] if is_array(value) else []
+    return tuple(item for item in items if isinstance(item, str) and item)

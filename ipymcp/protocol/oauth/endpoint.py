@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import secrets
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,6 +16,8 @@ from ipymcp.protocol.oauth.store import Registration, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
 
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
     from ipymcp.protocol.oauth.fetching import Reply, Web
@@ -161,9 +165,8 @@ def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationSer
     """A JWT that proves the client is the holder of its key (RFC 7523 section 2.2), for this issuer only."""
     from joserfc import jwt
     from joserfc.errors import JoseError
-    from joserfc.jwk import import_key
 
-    hint = "private_key is a PEM text; signing_algorithm has to suit it"
+    hint = "private_key is a PEM text without a password; signing_algorithm has to suit it"
     if not settings.private_key:
         raise AuthError("cannot log in: private_key_jwt needs a private_key", hint=hint)
     now = int(time.time())
@@ -176,20 +179,28 @@ def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationSer
         "jti": secrets.token_urlsafe(16),
     }
     try:
-        key = import_key(settings.private_key)
-        algorithm = settings.signing_algorithm or _algorithm(key.key_type, key.as_dict(private=False), server)
-        return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
+        key, suited = _signing_key(settings.private_key)
+        chosen = [name for name in suited if name in server.signing_algorithms] or suited
+        algorithm = settings.signing_algorithm or chosen[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of EdDSA's newer name, which few servers know yet
+            return jwt.encode({"alg": algorithm}, claims, key, algorithms=[algorithm])
     except (JoseError, ValueError, TypeError) as error:
         # What went wrong is not repeated: it may hold the key.
         raise AuthError(f"cannot log in: the private key cannot sign ({type(error).__name__})", hint=hint) from None
 
 
-def _algorithm(kind: str, public: Mapping[str, Any], server: AuthorizationServer) -> str:
-    if kind == "EC":
-        return {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}.get(str(public.get("crv")), "ES256")
-    if kind == "RSA":
-        return next((name for name in server.signing_algorithms if name[:2] in ("RS", "PS")), "RS256")
-    return "EdDSA"
+def _signing_key(pem: str) -> tuple[RSAKey | ECKey | OKPKey, tuple[str, ...]]:
+    """A private key, and the algorithms it suits."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    with contextlib.suppress(JoseError, ValueError):
+        return RSAKey.import_key(pem), ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")
+    with contextlib.suppress(JoseError, ValueError):
+        key = ECKey.import_key(pem)
+        return key, ({"P-384": "ES384", "P-521": "ES512"}.get(str(key.as_dict(private=False).get("crv")), "ES256"),)
+    return OKPKey.import_key(pem), ("EdDSA", "Ed25519")
 
 
 def _one_line(text: str, hidden: list[str]) -> str:

@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import secrets
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses, discovery
 from ipymcp.protocol.oauth.challenges import Demand, demand
 from ipymcp.protocol.oauth.endpoint import Refused
 from ipymcp.protocol.oauth.fetching import Web
-from ipymcp.protocol.oauth.grants import Asked, Granter
-from ipymcp.protocol.oauth.redirect import LoopbackRedirect
-from ipymcp.protocol.oauth.registration import client_for, configured
-from ipymcp.protocol.oauth.settings import LoginRequest
+from ipymcp.protocol.oauth.grants import Granter
+from ipymcp.protocol.oauth.login import Login
+from ipymcp.protocol.oauth.registration import configured
 from ipymcp.protocol.oauth.store import TokenKey
 
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.oauth.discovery import AuthorizationServer, Resource
     from ipymcp.protocol.oauth.fetching import Fetch
-    from ipymcp.protocol.oauth.redirect import OpenRedirect, RedirectSource
+    from ipymcp.protocol.oauth.redirect import OpenRedirect
     from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings
     from ipymcp.protocol.oauth.store import Tokens, TokenStore
 
@@ -40,7 +37,14 @@ _MINUTE = 60.0
 _MOST_ATTEMPTS = 6
 _MOST_ALIKE = 3
 _AFTER_FAILED_REFRESH = 30.0
-_FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
+
+
+class _Sent(dict[str, str]):
+    """The headers of one request, and how many logins had failed by then."""
+
+    def __init__(self, headers: Mapping[str, str], failures: int) -> None:
+        super().__init__(headers)
+        self.failures = failures
 
 
 class OAuth:
@@ -70,15 +74,16 @@ class OAuth:
         self._url = server_url
         self._settings = settings
         self._store = store
-        self._user = user
         self._web = Web(http, loopback=addresses.is_loopback(server_url))
+        self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
-        self._open_redirect = open_redirect
         self._lock = asyncio.Lock()
+        self._ahead = asyncio.Lock()
         self._is_loaded = False
         self._key: TokenKey | None = None
         self._held: Tokens | None = None
-        self._uses = 0  # of the token that is held: one that came back from its first use was never any good
+        self._uses = 0
+        """How often the token that is held went out; one that came back from its first use was never any good."""
         self._is_refreshed = False
         self._refresh_after = 0.0
         self._server: AuthorizationServer | None = None
@@ -92,10 +97,11 @@ class OAuth:
             async with self._lock:
                 await self._load()
         if self._held is not None and self._held.is_ending and time.monotonic() >= self._refresh_after:
-            async with self._lock:
+            # Not under the other lock: a request that has a token need not wait until a user has logged in for more.
+            async with self._ahead:
                 await self._refresh_ahead()
         self._uses += 1
-        return self._authorization()
+        return _Sent(self._authorization(), self._failures)
 
     async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
         """The server turned a request away: find a way in.
@@ -109,18 +115,18 @@ class OAuth:
         asked = demand(challenges)
         if status == 403 and asked.error != "insufficient_scope":
             return False
-        failures = self._failures
+        failures = sent.failures if isinstance(sent, _Sent) else self._failures
         async with self._lock:
             await self._load()
-            if self._is_answered(asked, sent):
+            if self._is_answered(asked, sent) or await self._adopt(asked, sent):
                 return True
             if self._failure is not None and self._failures != failures:
-                raise copy.copy(self._failure)  # the login that this request waited for has failed: no second one
+                raise copy.copy(self._failure)  # the login has failed that this request should have had: no second one
             try:
-                await self._get_in(status, asked)
+                await self._get_in(asked)
             except AuthError as error:
                 self._failures += 1
-                self._failure = error
+                self._failure = copy.copy(error)
                 raise
             return True
 
@@ -133,46 +139,81 @@ class OAuth:
             return False
         return asked.error != "insufficient_scope" or set(asked.scopes) <= set(self._held.requested)
 
-    async def _load(self) -> None:
-        if self._is_loaded:
-            return
-        self._is_loaded = True
-        found = await self._store.find(self._definition)
-        if found is not None and addresses.covers(found[0].resource, self._url):
-            self._key, self._held = found
-            self._uses = 1  # it has gone out before, from another kernel
+    # -- what is held -------------------------------------------------------------------------------------------------
 
-    async def _get_in(self, status: int, asked: Demand) -> None:
+    async def _load(self) -> None:
+        if not self._is_loaded:
+            self._is_loaded = True
+            await self._find()
+
+    async def _adopt(self, asked: Demand, sent: Mapping[str, str]) -> bool:
+        """Take what another kernel has put into the store meanwhile, if that is an answer."""
+        return await self._find() and self._is_answered(asked, sent)
+
+    async def _find(self) -> bool:
+        """Take the newest tokens in the store. Whether they are others than those that were held."""
+        found = await self._store.find(self._definition)
+        if found is None or found[1] == self._held or not addresses.covers(found[0].resource, self._url):
+            return False
+        self._hold(*found, is_new=False)
+        return True
+
+    def _hold(self, key: TokenKey, tokens: Tokens, *, is_new: bool, is_refreshed: bool = False) -> None:
+        self._key, self._held = key, tokens
+        self._uses = 0 if is_new else 2
+        self._is_refreshed = is_refreshed
+
+    async def _keep(self, key: TokenKey, tokens: Tokens, *, is_refreshed: bool) -> None:
+        self._hold(key, tokens, is_new=True, is_refreshed=is_refreshed)
+        await self._store.keep_tokens(key, tokens)
+
+    # -- getting in ---------------------------------------------------------------------------------------------------
+
+    async def _get_in(self, asked: Demand) -> None:
         addresses.secure(self._url, "the server", loopback=True)
         found = await discovery.resource(self._web, self._url, asked.resource_metadata)
         server = await self._choose(found)
         key = TokenKey(server.issuer, found.uri, self._definition)
         held = self._held if self._key == key else None
         scopes = self._scopes(asked, found, server, held)
-        who = addresses.host(server.issuer)
-        if status == 403 and held is not None and set(scopes) <= set(held.requested):
-            message = f"the server asks for scopes that {who} was asked for already ({' '.join(asked.scopes)[:200]})"
-            raise AuthError(message, hint="your account there may not be allowed to do this")
-        if held is not None and status == 401:
-            is_new = self._uses == 1
-            if is_new and not self._is_refreshed:
-                message = f"the server refuses the token that {who} has just given"
-                raise AuthError(message, hint="tell whoever runs the server")
-            may_refresh = held.refresh_token is not None and not is_new and self._has_room("refresh", scopes)
-            if may_refresh and await self._refresh(server, key, held):
-                return
+        if held is not None and await self._renew(asked, server, key, held, scopes):
+            return
         if not self._has_room(server.issuer, scopes):
-            message = f"the server asks for one login at {who} after the other"
+            message = f"the server asks for one login at {addresses.host(server.issuer)} after the other"
             raise AuthError(message, hint="tell whoever runs the server; %mcp start tries again")
-        tokens = await self._grant(server, found, scopes)
-        await self._keep(key, tokens, is_refreshed=False)
+        await self._keep(key, await self._grant(server, found.uri, scopes), is_refreshed=False)
+        self._count(server.issuer, scopes)
+
+    async def _renew(
+        self, asked: Demand, server: AuthorizationServer, key: TokenKey, held: Tokens, scopes: tuple[str, ...]
+    ) -> bool:
+        """Make the best of the tokens that were refused. False: only a login helps.
+
+        Raises:
+            AuthError: Nor would a login.
+        """
+        who = addresses.host(server.issuer)
+        if asked.error == "insufficient_scope":
+            if not set(scopes) <= set(held.requested):
+                return False
+            named = " ".join(asked.scopes)[:200] or "none named"
+            message = f"the server asks for scopes that were asked of {who} already ({named})"
+            raise AuthError(message, hint="your account there may not be allowed to do this")
+        is_new = self._uses <= 1
+        if is_new and not self._is_refreshed:
+            raise AuthError(f"the server refuses the token that {who} has just given", hint="tell whoever runs it")
+        if is_new or held.refresh_token is None or not self._has_room("refresh", scopes):
+            return False
+        if not await self._refresh(server, key, held):
+            return False
+        self._count("refresh", scopes)
+        return True
 
     async def _choose(self, found: Resource) -> AuthorizationServer:
         """The authorization server to use: the configured one, the one used last, the first that is in order."""
-        preferred = [self._settings.issuer, self._key.issuer if self._key else None]
-        issuers = sorted(found.issuers, key=lambda issuer: issuer not in preferred)
+        preferred = (self._settings.issuer, self._key.issuer if self._key else None)
         failure: AuthError | None = None
-        for issuer in issuers:
+        for issuer in sorted(found.issuers, key=lambda issuer: issuer not in preferred):
             try:
                 self._server = await discovery.authorization_server(self._web, issuer, self._url)
             except AuthError as error:
@@ -194,36 +235,36 @@ class OAuth:
             scopes.append("offline_access")
         return tuple(scopes)
 
-    def _has_room(self, kind: str, scopes: tuple[str, ...]) -> bool:
-        """Whether this minute has room for one more attempt, and one more like it; counts it."""
-        now = time.monotonic()
-        self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
-        alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)
-        if alike >= _MOST_ALIKE or len(self._attempts) >= _MOST_ATTEMPTS:
-            return False
-        self._attempts.append((now, kind, frozenset(scopes)))
-        return True
+    async def _grant(self, server: AuthorizationServer, resource: str, scopes: tuple[str, ...]) -> Tokens:
+        granter = Granter(self._web, server, self._settings, resource)
+        client = configured(self._settings, server, self._key.issuer if self._key else None)
+        if self._settings.grant == "authorization_code":
+            return await self._login.run(server, granter, client, scopes)
+        if client is None:
+            raise AuthError("cannot log in: no client is configured", hint="set client_id in its auth")
+        if self._settings.grant == "enterprise":
+            return await granter.enterprise(client, scopes)
+        return await granter.client_credentials(client, scopes)
 
-    async def _keep(self, key: TokenKey, tokens: Tokens, *, is_refreshed: bool) -> None:
-        self._key, self._held = key, tokens
-        self._uses = 0
-        self._is_refreshed = is_refreshed
-        await self._store.keep_tokens(key, tokens)
+    # -- staying in ---------------------------------------------------------------------------------------------------
 
     async def _refresh_ahead(self) -> None:
         """Renew a token that is about to expire. Where that fails, the request goes out with it and will be told."""
         key, held = self._key, self._held
         if key is None or held is None or not held.is_ending:
             return
+        by_user = self._settings.grant == "authorization_code"
+        if by_user and held.refresh_token is None:
+            return
         try:
             server = self._server
             if server is None or server.issuer != key.issuer:
                 server = self._server = await discovery.authorization_server(self._web, key.issuer, self._url)
-            if self._settings.grant != "authorization_code":
-                found = discovery.Resource(key.resource, (key.issuer,), ())
-                await self._keep(key, await self._grant(server, found, held.requested), is_refreshed=True)
-            elif held.refresh_token:
+            if by_user:
                 await self._refresh(server, key, held)
+            else:
+                tokens = await self._grant(server, key.resource, held.requested)
+                await self._keep(key, tokens, is_refreshed=True)
         except AuthError:
             self._refresh_after = time.monotonic() + _AFTER_FAILED_REFRESH
 
@@ -232,62 +273,27 @@ class OAuth:
         async with self._store.refreshing(key):
             kept = await self._store.tokens(key)
             if kept is not None and kept.access_token != held.access_token:
-                self._held, self._uses, self._is_refreshed = kept, 1, True
+                self._hold(key, kept, is_new=False)
                 return True
             try:
                 tokens = await Granter(self._web, server, self._settings, key.resource).refresh(held)
             except Refused:
-                self._held = dataclasses.replace(held, refresh_token=None)
-                await self._store.forget_tokens(key)
+                if self._held == held:
+                    self._held = dataclasses.replace(held, refresh_token=None)
+                    await self._store.forget_tokens(key)
                 return False
-            await self._keep(key, tokens, is_refreshed=True)
+            if self._held == held:  # else a login has brought something better meanwhile
+                await self._keep(key, tokens, is_refreshed=True)
             return True
 
-    async def _grant(self, server: AuthorizationServer, found: Resource, scopes: tuple[str, ...]) -> Tokens:
-        granter = Granter(self._web, server, self._settings, found.uri)
-        client = configured(self._settings, server)
-        if self._settings.grant == "authorization_code":
-            return await self._login(granter, server, scopes)
-        if client is None:
-            raise AuthError("cannot log in: no client is configured", hint="set client_id in its auth")
-        if self._settings.grant == "enterprise":
-            return await granter.enterprise(client, scopes)
-        return await granter.client_credentials(client, scopes)
+    # -- how often ----------------------------------------------------------------------------------------------------
 
-    async def _login(self, granter: Granter, server: AuthorizationServer, scopes: tuple[str, ...]) -> Tokens:
-        page = granter.login_page()
-        state = secrets.token_urlsafe(32)
-        known = await self._store.redirect_uris(server.issuer)
-        redirect = await self._redirect(state, known)
-        try:
-            uri = redirect.uri if redirect else self._settings.redirect_uri or ""
-            client = await client_for(self._web, server, self._settings, self._store, uri, scopes)
-            asked = Asked(uri, scopes, state)
-            request = LoginRequest(
-                url=granter.request_url(page, asked, client),
-                domain=addresses.host(page),
-                issuer=server.issuer,
-                scopes=scopes,
-                redirect_uri=uri,
-                redirect=redirect,
-            )
-            try:
-                code = granter.code(asked, await self._user.login(request))
-                return await granter.exchange(asked, client, code)
-            except (AuthError, asyncio.CancelledError) as error:
-                if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
-                    # It may have forgotten the client, and then only its own page says so, to the user.
-                    await self._store.forget_registration(server.issuer, uri)
-                raise
-        finally:
-            if redirect is not None:
-                await redirect.aclose()
+    def _has_room(self, kind: str, scopes: tuple[str, ...]) -> bool:
+        """Whether this minute has room for one more of its successes, which a server may refuse one by one."""
+        now = time.monotonic()
+        self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
+        alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)
+        return alike < _MOST_ALIKE and len(self._attempts) < _MOST_ATTEMPTS
 
-    async def _redirect(self, state: str, known: Sequence[str]) -> RedirectSource | None:
-        """Where the redirect will arrive; None where only the user will see it."""
-        if self._open_redirect is not None:
-            return await self._open_redirect(state, known)
-        uri = self._settings.redirect_uri
-        if uri is None or (urlsplit(uri).scheme == "http" and addresses.is_loopback(uri)):
-            return await LoopbackRedirect.open(state, known, uri)
-        return None
+    def _count(self, kind: str, scopes: tuple[str, ...]) -> None:
+        self._attempts.append((time.monotonic(), kind, frozenset(scopes)))

@@ -21,23 +21,31 @@ if TYPE_CHECKING:
 __all__ = ["client_for", "configured"]
 
 _NAME = "ipymcp"
-_NO_WAY = 'if it wants a token or a key, give it by "headers", such as {"Authorization": "Bearer ${TOKEN}"}'
+_NO_WAY = (
+    "if it wants a token or a key, load it with --header 'Authorization: Bearer ${TOKEN}', or headers in its definition"
+)
 
 
-def configured(settings: OAuthSettings, server: AuthorizationServer) -> Registration | None:
+def configured(settings: OAuthSettings, server: AuthorizationServer, used: str | None) -> Registration | None:
     """The client a person has configured, if one is.
+
+    Args:
+        settings: What is configured.
+        server: Where it is to be used.
+        used: The issuer of the last tokens; where none is configured, the client belongs to that one.
 
     Raises:
         AuthError: It belongs to another authorization server.
     """
-    if settings.issuer is not None and settings.issuer.rstrip("/") != server.issuer.rstrip("/"):
-        raise AuthError(
-            f"cannot log in: the server now sends its users to {addresses.host(server.issuer)}, "
-            f"and the client was configured for {addresses.host(settings.issuer)}",
-            hint="register a client there and change issuer, client_id and client_secret in its auth",
-        )
     if settings.client_id is None:
         return None
+    issuer = settings.issuer or used
+    if issuer is not None and issuer.rstrip("/") != server.issuer.rstrip("/"):
+        raise AuthError(
+            f"cannot log in: the server now sends its users to {addresses.host(server.issuer)}, "
+            f"and the configured client belongs to {addresses.host(issuer)}",
+            hint="register a client there, and set issuer, client_id and client_secret in its auth",
+        )
     method = endpoint.auth_method(settings, server, has_secret=settings.client_secret is not None)
     return Registration(settings.client_id, method, settings.client_secret)
 
@@ -50,18 +58,16 @@ async def client_for(
     redirect_uri: str,
     scopes: tuple[str, ...],
 ) -> Registration:
-    """The client to log in as.
+    """The client to log in as, where none is configured.
 
     Raises:
         AuthError: There is none and none can be had.
     """
-    if client := configured(settings, server):
-        return client
     if settings.client_metadata_url and server.takes_metadata_documents:
         url = settings.client_metadata_url
         if not url.startswith("https://") or urlsplit(url).path in ("", "/"):
             hint = "it is an https URL with a path, such as https://example.com/client.json"
-            raise AuthError(f"cannot log in: client_metadata_url is {url[:200]!r}", hint=hint)
+            raise AuthError(f"cannot log in: client_metadata_url is {url[:200]!a}", hint=hint)
         return Registration(url, "private_key_jwt" if settings.private_key else "none")
     held = await store.registration(server.issuer, redirect_uri)
     if held and not held.has_expired and (not held.scopes or set(scopes) <= set(held.scopes)):

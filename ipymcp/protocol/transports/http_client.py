@@ -191,6 +191,7 @@ class HttpClient:
         *,
         url: str | None = None,
         on_written: Callable[[], None] = lambda: None,
+        follow: bool = True,
     ) -> Answer:
         """Send one request, and follow redirects within the origin.
 
@@ -200,6 +201,7 @@ class HttpClient:
             content: The body.
             url: Another than the address's, of the same origin.
             on_written: Called when the body has been written.
+            follow: False: a redirect is an answer as any other.
 
         Raises:
             Unreachable: No connection could be made.
@@ -217,7 +219,7 @@ class HttpClient:
             )
             answer = await self._send_once(request)
             location = answer.headers.get("location")
-            if answer.status not in _REDIRECTS or not location:
+            if answer.status not in _REDIRECTS or not location or not follow:
                 return answer
             await answer.read_beginning(_READ_OF_REDIRECTS)
             await answer.aclose()

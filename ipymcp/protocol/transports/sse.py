@@ -73,6 +73,9 @@ class LegacySseTransport:
         """Send, from any thread, without waiting."""
         self._outbox.send(message)
 
+    def turn(self) -> None:
+        """The stream is the loop's: there is no turn to take."""
+
     def abort(self, identifier: RequestId) -> bool:
         """Give up a request that was not sent yet; any other needs the cancel notification."""
         return self._outbox.abort(identifier)

@@ -1,0 +1,303 @@
+"""The resources of servers: listed, read, subscribed to; by templates, called with their parameters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import RpcError, UnknownName
+from ipymcp.runtime.names import nearest
+from ipymcp.tools.live import Live
+from ipymcp.tools.looking import look, look_at_all, look_quickly, selects
+from ipymcp.tools.readings import ResourceResult
+from ipymcp.tools.subscription import Subscription
+from ipymcp.tools.tables import Table
+from ipymcp.tools.waits import waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ipymcp.protocol.wire import ResourceDefinition, TemplateDefinition
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.templates import Template
+
+__all__ = ["AllResources", "Resource", "Resources"]
+
+_COLUMNS = ("resource", "name", "type", "description")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_NOT_FOUND = frozenset({-32002, -32602})
+"""The codes of a resource that does not exist: the older revisions', and 2026-07-28's."""
+
+
+class Resource(Live):
+    """A resource of a server: `.read()` it, or `.subscribe()` to it. Nothing is read before."""
+
+    def __init__(self, host: Host, server: str, uri: str) -> None:
+        self._host = host
+        self._server = server
+        self.uri = uri
+        """Its address, which the server understands."""
+
+    @waits
+    async def read(self) -> ResourceResult:
+        """Read it; what the server calls fresh for some time is not read twice in that time.
+
+        Raises:
+            RpcError: The server has no such resource, or cannot read it.
+        """
+        session = self._session
+        await session.settled()
+        try:
+            raw = await session.offers.read(self.uri)
+        except RpcError as error:
+            _add_hint(error, self.uri, session)
+            raise
+        return ResourceResult(bytes(raw), server=self._server, uri=self.uri)
+
+    @waits
+    async def subscribe(self, callback: Callable[[ResourceResult], Any] | None = None) -> Subscription:
+        """Keep it fresh: read it now, and again whenever the server says that it changed.
+
+        Args:
+            callback: Called with each new `ResourceResult`, on a background thread; may be a coroutine function.
+
+        Raises:
+            CallError: The server does not tell when its resources change, or refused.
+        """
+        session = self._session
+        await session.settled()
+        try:
+            return await Subscription(self._host, session, self.uri, callback)._open()
+        except RpcError as error:
+            _add_hint(error, self.uri, session)
+            raise
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._server
+
+    @property
+    def name(self) -> str:
+        """What the server calls it; its URI where that is not listed."""
+        definition = self._definition
+        return (definition.name if definition else "") or self.uri
+
+    @property
+    def title(self) -> str:
+        """Its name for people, where it has one."""
+        definition = self._definition
+        return (definition.title if definition else None) or ""
+
+    @property
+    def description(self) -> str:
+        """What the server says of it."""
+        definition = self._definition
+        return (definition.description if definition else None) or ""
+
+    @property
+    def mime_type(self) -> str:
+        """Its MIME type, where the server says it in its list."""
+        definition = self._definition
+        return (definition.mimeType if definition else None) or ""
+
+    @property
+    def size(self) -> int | None:
+        """Its size in bytes, where the server says it in its list."""
+        definition = self._definition
+        return int(definition.size) if definition and definition.size is not None else None
+
+    @property
+    def _definition(self) -> ResourceDefinition | None:
+        return self._session.catalog.resources.get(self.uri)
+
+    @property
+    def _session(self) -> ServerSession:
+        return self._host.find(self._server)
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    def __repr__(self) -> str:
+        about = " · ".join(word for word in (self.title or self._listed_name, self.mime_type) if word)
+        return f"Resource {self._server} {self.uri}" + (f" ({about})" if about else "")
+
+    @property
+    def _listed_name(self) -> str:
+        return "" if self.name == self.uri else self.name
+
+
+class Resources(Live):
+    """The resources of one server: `mcp.SERVER.resources["URI"].read()`, and its templates by their URI template.
+
+    Shown, it is a table; `.df` is that as a DataFrame. Iterating gives the resources, not the templates.
+    """
+
+    def __init__(self, host: Host, server: str) -> None:
+        self._host = host
+        self._server = server
+
+    def __getitem__(self, name: str) -> Resource | Template:
+        """A resource by its URI or its name, a template by its URI template.
+
+        A URI need not be listed: servers read many that they do not list.
+
+        Raises:
+            UnknownName: There is none of that name; the hint names the nearest.
+        """
+        session = self._session
+        if "{" not in name and _URI.match(name):
+            return Resource(self._host, self._server, name)
+        found = self._find(session.catalog, name)
+        if found is None:
+            found = self._find(look(self._host, session, "resources", "templates"), name)
+        if found is None:
+            catalog = session.catalog
+            known = [*catalog.resources, *(each.name for each in catalog.resources.values()), *catalog.templates]
+            hint = nearest(name, known) or f"%mcp resources {self._server}"
+            raise UnknownName(f"there is no resource {name!r}", server=self._server, hint=hint)
+        return found
+
+    def __iter__(self) -> Iterator[Resource]:
+        catalog = look(self._host, self._session, "resources")
+        return (Resource(self._host, self._server, uri) for uri in catalog.resources)
+
+    def __len__(self) -> int:
+        return len(look(self._host, self._session, "resources").resources)
+
+    def __contains__(self, name: object) -> bool:
+        catalog = look(self._host, self._session, "resources", "templates")
+        return isinstance(name, str) and (name in catalog.resources or self._find(catalog, name) is not None)
+
+    @property
+    def templates(self) -> list[Template]:
+        """Its templates."""
+        catalog = look(self._host, self._session, "templates")
+        return [self._template(definition) for definition in catalog.templates.values()]
+
+    @property
+    def table(self) -> Table:
+        """One row a resource, then one a template."""
+        session = self._session
+        title = f"{self._server}: resources"
+        if session.client is None and not session.state.is_moving:
+            return Table(_COLUMNS, [], title=title, note=f"{self._server} is {session.state.value}")
+        rows = _rows(look(self._host, session, "resources", "templates"))
+        return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no resources")
+
+    @property
+    def df(self) -> Any:
+        """The table as a DataFrame."""
+        return self.table.df
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self.table._repr_mimebundle_(include, exclude)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        catalog = look_quickly(self._host, self._session, "resources", "templates")
+        return [*catalog.resources, *catalog.templates]
+
+    def _find(self, catalog: Catalog, name: str) -> Resource | Template | None:
+        template = catalog.templates.get(name)
+        if template is not None:
+            return self._template(template)
+        named = [uri for uri, each in catalog.resources.items() if name in (uri, each.name)]
+        if len(named) == 1:
+            return Resource(self._host, self._server, named[0])
+        templates = [each for each in catalog.templates.values() if each.name == name]
+        return self._template(templates[0]) if len(templates) == 1 and not named else None
+
+    def _template(self, definition: TemplateDefinition) -> Template:
+        from ipymcp.tools.templates import template
+
+        return template(self._host, self._server, definition)
+
+    @property
+    def _session(self) -> ServerSession:
+        return self._host.find(self._server)
+
+
+class AllResources(Live):
+    """The resources of all servers that are ready, a table when shown: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
+
+    Patterns are globs over the server, `server.uri`, the URI and the name; the last that matches decides, `!` denies.
+    """
+
+    COLUMNS = ("server", *_COLUMNS)
+
+    def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
+        self._host = host
+        self._patterns = patterns
+
+    def __call__(self, *patterns: str) -> AllResources:
+        """Those that patterns select."""
+        return AllResources(self._host, patterns)
+
+    def __iter__(self) -> Iterator[Resource]:
+        catalogs, _ = look_at_all(self._host, "resources")
+        for session, catalog in catalogs:
+            for uri, definition in catalog.resources.items():
+                if self._selects(session.name, uri, definition.name):
+                    yield Resource(self._host, session.name, uri)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def table(self) -> Table:
+        """One row a resource or template."""
+        catalogs, notes = look_at_all(self._host, "resources", "templates")
+        rows = [
+            (session.name, *row)
+            for session, catalog in catalogs
+            for row in _rows(catalog)
+            if self._selects(session.name, row[0], row[1])
+        ]
+        empty = [] if rows else ["no resources here"]
+        return Table(self.COLUMNS, rows, title="MCP resources", note=" · ".join(empty + notes))
+
+    @property
+    def df(self) -> Any:
+        """The table as a DataFrame."""
+        return self.table.df
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self.table._repr_mimebundle_(include, exclude)
+
+    def _selects(self, server: str, uri: str, name: str) -> bool:
+        return selects(self._patterns, (server, f"{server}.{uri}", uri, name))
+
+
+def _rows(catalog: Catalog) -> list[tuple[str, str, str, str]]:
+    resources = [
+        (uri, each.title or each.name, each.mimeType or "", _first_line(each.description))
+        for uri, each in catalog.resources.items()
+    ]
+    templates = [
+        (uri, each.title or each.name, each.mimeType or "", _first_line(each.description))
+        for uri, each in catalog.templates.items()
+    ]
+    return resources + templates
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n", 1)[0]
+
+
+def _add_hint(error: RpcError, uri: str, session: ServerSession) -> None:
+    """Which resource the server speaks of, and what may have been meant."""
+    if uri not in error.message:
+        error.message = f"{uri}: {error.message}"
+    if error.hint is None and error.code in _NOT_FOUND:
+        meant = "" if uri in session.catalog.resources else nearest(uri, session.catalog.resources, limit=1)
+        error.hint = meant or f"%mcp resources {session.name}"

@@ -1,0 +1,36 @@
+"""Classes for one callable each, because what IPython, jedi and `inspect` show of a callable is its class's."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import Any
+
+__all__ = ["specialised"]
+
+
+def specialised(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:
+    """A subclass whose call, and whose `aio` if that is a method, has this signature.
+
+    The call itself says nothing: `?` would show the same text twice.
+
+    Args:
+        base: The class.
+        name: The subclass's name.
+        module: The server's name, not ours: there is no file that `?` could show as its source.
+        signature: Of the call.
+        text: The docstring.
+    """
+    members: dict[str, Any] = {"__doc__": text, "__module__": module, "__signature__": signature}
+    members["__call__"] = _with_signature(base.__call__, "__call__", signature)
+    if inspect.isfunction(base.__dict__.get("aio")):
+        members["aio"] = _with_signature(base.aio, "aio", signature)
+    return type(name, (base,), members)
+
+
+def _with_signature(inherited: Any, name: str, signature: inspect.Signature) -> Any:
+    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
+    own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
+    own.__name__, own.__doc__ = name, ""
+    return own

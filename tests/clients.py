@@ -1,0 +1,171 @@
+"""A protocol client on a server, and somebody who answers what the server asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipymcp.protocol import wire
+from ipymcp.protocol.client import Client
+from ipymcp.protocol.eras import Identity
+from ipymcp.protocol.inputs import Responder
+from ipymcp.protocol.negotiation import EraChoice
+from ipymcp.protocol.rpc import Slot
+from ipymcp.protocol.transports.base import Transport
+from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
+from ipymcp.protocol.transports.stdio import StdioTransport
+
+PATIENCE = 30.0
+EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
+ANSWERS = {
+    "elicitation/create": {"action": "accept", "content": {"name": "Ada", "age": 36}},
+    "sampling/createMessage": {
+        "role": "assistant",
+        "content": {"type": "text", "text": "Paris"},
+        "model": "tiny",
+        "stopReason": "endTurn",
+    },
+    "roots/list": {"roots": [{"uri": "file:///notebooks", "name": "notebooks"}]},
+}
+
+
+class NoWatch:
+    def starting(self) -> None: ...
+    def started(self, process: ServerProcess) -> None: ...
+    def ended(self, process: ServerProcess) -> None: ...
+
+
+@dataclass
+class Heard:
+    """What the server said of its own accord; `changed` is set by everything."""
+
+    changes: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    wishes: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    logged: list[tuple[str, str]] = field(default_factory=list)
+    noises: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+
+    def tools_changed(self) -> None:
+        self.changes.put_nowait(None)
+
+    def resources_changed(self) -> None: ...
+
+    def prompts_changed(self) -> None: ...
+
+    def resource_updated(self, uri: str) -> None: ...
+
+    def log(self, level: str, text: str) -> None:
+        self.logged.append((level, text))
+
+    def noise(self, text: str) -> None:
+        self.noises.append(text)
+
+    def stderr(self, lines: list[str]) -> None: ...
+
+    def lost(self, reason: str) -> None:
+        self.losses.append(reason)
+
+    def unreachable(self, reason: str) -> None: ...
+
+    def wants_handshake(self, reason: str) -> None:
+        self.wishes.put_nowait(reason)
+
+
+@dataclass
+class Person:
+    """Answers at once, or when `patience` is set; remembers what was asked, for which slot."""
+
+    declared: dict[str, Any] = field(default_factory=lambda: dict(EVERYTHING))
+    answers: dict[str, Any] = field(default_factory=lambda: dict(ANSWERS))
+    asked: list[tuple[str, dict[str, Any], Slot | None]] = field(default_factory=list)
+    news: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    """One entry for each question asked, answered or withdrawn."""
+    thinking: asyncio.Event | None = None
+    """Where it is set, answers come only after it."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return self.declared
+
+    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+        self.asked.append((method, params, slot))
+        self.news.put_nowait("asked")
+        try:
+            if self.thinking is not None:
+                await self.thinking.wait()
+        except asyncio.CancelledError:
+            self.news.put_nowait("withdrawn")
+            raise
+        answer = self.answers[method]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def until(self, *news: str) -> None:
+        """Wait until these things have happened, in this order."""
+        async with asyncio.timeout(PATIENCE):
+            assert [await self.news.get() for _ in news] == list(news)
+
+
+@dataclass
+class Call:
+    """A call in flight."""
+
+    slot: Slot
+    outcome: asyncio.Future[bytes]
+    progress: asyncio.Queue[wire.Progress]
+
+    async def text(self) -> str:
+        """The first text of its answer."""
+        answer = await asyncio.wait_for(self.outcome, PATIENCE)
+        return wire.loads(answer)["content"][0]["text"]
+
+    async def value(self) -> Any:
+        """That text, read as JSON."""
+        return wire.loads((await self.text()).encode())
+
+
+@dataclass
+class Connection:
+    client: Client
+    heard: Heard
+
+    def call(self, tool: str, **arguments: object) -> Call:
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[bytes] = loop.create_future()
+        progress: asyncio.Queue[wire.Progress] = asyncio.Queue()
+
+        def deliver(news: wire.Progress | None) -> None:
+            if news is not None:
+                progress.put_nowait(news)
+            elif slot.error is not None:
+                outcome.set_exception(slot.error)
+            else:
+                outcome.set_result(bytes(slot.result or b""))
+
+        slot = Slot(deliver)
+        self.client.call_tool(slot, tool, wire.encode(arguments))
+        return Call(slot, outcome, progress)
+
+
+def stdio(command: Sequence[str]) -> StdioTransport:
+    """A server behind pipes."""
+    return StdioTransport(Launch(list(command), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace(1, 1))
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    transport: Transport, era: EraChoice, responder: Responder, *, tag: str = "asks#1"
+) -> AsyncIterator[Connection]:
+    """An open client."""
+    heard = Heard()
+    client = Client(transport, heard, Identity("ipymcp", "0"), responder, tag=tag)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await client.open(era)
+        yield Connection(client, heard)
+    finally:
+        await client.aclose()

@@ -1,0 +1,99 @@
+"""A server behind a login, loaded in a real kernel by a user with a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.kernels import Cell, Kernel
+from tests.servers.oauth_server import Behaviour, OAuthServer, running
+
+
+def robot(server: OAuthServer) -> dict[str, Any]:
+    """A definition that needs no user."""
+    server.behaviour.clients["robot"] = "robots-secret"
+    auth = {"type": "client_credentials", "client_id": "robot", "client_secret": "robots-secret"}
+    return {"url": server.url, "auth": auth}
+
+
+def load(kernel: Kernel, folder: Path, *, can_ask: bool = True, **definitions: OAuthServer | dict[str, Any]) -> Cell:
+    """Load servers in a kernel."""
+    file = folder / "servers.json"
+    table = {name: one if isinstance(one, dict) else {"url": one.url} for name, one in definitions.items()}
+    file.write_text(json.dumps({"mcpServers": table}))
+    kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
+    return kernel.start(f"%mcp load {file}", answers=[] if can_ask else None)
+
+
+def page(cell: Cell) -> str:
+    """The address that the user is shown once the kernel waits for an answer."""
+    shown = cell.wait_for(lambda so_far: bool(so_far.prompts))
+    return re.findall(r"http://\S+/authorize\S+", shown.stdout)[-1]
+
+
+def log_in(url: str) -> str:
+    """Log in there; the address that the browser is sent to."""
+    return httpx.get(url).headers["location"]
+
+
+def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_path: Path) -> None:
+    with running(Behaviour(needs_scope="read", needs_scope_to_call="write", issues_refresh_tokens=True)) as server:
+        cell = load(kernel, tmp_path, docs=server)
+        assert httpx.get(log_in(page(cell))).status_code == 200
+        kernel.answer("")
+        loaded = cell.wait()
+        assert loaded.error is None
+        assert f"docs wants you to log in at {server.origin[7:]}:" in loaded.stdout
+        assert "It may then: read" in loaded.stdout
+
+        cell = kernel.start("mcp.docs.whoami().text", answers=[])
+        httpx.get(log_in(page(cell)))
+        kernel.answer("")
+        called = cell.wait()
+        assert called.text == "'you are logged in'"
+        assert "It may then: read, write" in called.stdout
+
+        shown = kernel.run("%mcp logs docs").text or ""
+        everything = shown + repr(loaded.messages) + repr(called.messages) + kernel.log()
+        for secret in [*server.tokens, *server.refresh_tokens]:
+            assert secret not in everything
+
+
+def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tmp_path: Path) -> None:
+    with running() as server:
+        cell = load(kernel, tmp_path, docs=server)
+        kernel.answer(log_in(page(cell)))
+        assert cell.wait().error is None
+        assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
+
+
+def test_other_servers_do_not_wait_for_a_login_nor_end_with_it(kernel: Kernel, tmp_path: Path) -> None:
+    with running() as server, running() as other:
+        cell = load(kernel, tmp_path, docs=server, other=robot(other))
+        page(cell)
+        kernel.answer("!cancel")
+        cell.wait()
+        assert kernel.run("mcp.other.whoami().text").text == "'you are logged in'"
+        listed = kernel.run("%mcp").text or ""
+        assert re.search(r"docs +needs_auth", listed)
+        assert f"the login at {server.origin[7:]} was not made" in listed
+        refused = kernel.run("mcp.docs.whoami()").error
+        assert refused is not None and refused.ename == "AuthError"
+
+
+def test_with_nobody_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_path: Path) -> None:
+    with running() as server:
+        load(kernel, tmp_path, can_ask=False, docs=server).wait()
+        listed = kernel.run("%mcp").text or ""
+        assert f"wants a login at {server.origin[7:]}, and there is nobody to ask" in listed
+
+
+def test_client_credentials_in_a_definition_need_no_user(kernel: Kernel, tmp_path: Path) -> None:
+    with running() as server:
+        assert load(kernel, tmp_path, can_ask=False, docs=robot(server)).wait().error is None
+        assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
+        assert server.capabilities["extensions"] == {"io.modelcontextprotocol/oauth-client-credentials": {}}

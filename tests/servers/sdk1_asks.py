@@ -1,0 +1,84 @@
+"""A server on the official SDK 1.x whose tools ask the client for everything, stdio or Streamable HTTP.
+
+python sdk1_asks.py              stdio
+python sdk1_asks.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr is
+                                 `http://127.0.0.1:PORT/mcp`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+from typing import Any
+
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.types import SamplingMessage, TextContent
+from pydantic import BaseModel, Field
+
+server = FastMCP("sdk1-asks")
+
+
+class Person(BaseModel):
+    name: str = Field(description="Yours.")
+    age: int = Field(default=30, ge=0)
+
+
+@server.tool()
+async def ask_form(ctx: Context, message: str = "Who are you?") -> str:
+    """Ask the user to fill in a form."""
+    answer: Any = await ctx.elicit(message, Person)
+    return f"{answer.data.name} is {answer.data.age}" if answer.action == "accept" else answer.action
+
+
+@server.tool()
+async def ask_url(ctx: Context) -> str:
+    """Ask the user to visit a page."""
+    answer = await ctx.elicit_url("Please log in.", "https://example.com/login?state=1", "login-1")
+    return answer.action
+
+
+@server.tool()
+async def ask_model(ctx: Context, question: str = "What is the capital of France?") -> str:
+    """Ask the client's model."""
+    message = SamplingMessage(role="user", content=TextContent(type="text", text=question))
+    answer: Any = await ctx.session.create_message([message], max_tokens=100, related_request_id=ctx.request_id)
+    return f"{answer.model}: {answer.content.text}"
+
+
+@server.tool()
+async def ask_roots(ctx: Context) -> str:
+    """Ask for the client's folders."""
+    answer = await ctx.session.list_roots()
+    return ", ".join(str(root.uri) for root in answer.roots)
+
+
+@server.tool()
+async def ask_in_time(ctx: Context, seconds: float) -> str:
+    """Ask the user, and withdraw the question after some seconds."""
+    asking = asyncio.ensure_future(ctx.elicit("Quick!", Person))
+    try:
+        answer = await asyncio.wait_for(asking, seconds)
+    except TimeoutError:
+        return "too late"
+    return answer.action
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--http", type=int, metavar="PORT")
+    options = parser.parse_args()
+    if options.http is None:
+        server.run("stdio")
+        return
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", options.http))
+    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
+    sys.stderr.flush()
+    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""What is refused before anybody is asked, the clocks that stand still, and answers that are no outcome yet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from ipymcp.errors import RpcError
+from ipymcp.protocol.clocks import Clocks
+from ipymcp.protocol.continuations import Continuations
+from ipymcp.protocol.inputs import MAX_ASKED, Answers, NoAnswers
+from ipymcp.protocol.rpc import Slot
+from tests.clients import EVERYTHING, Person
+
+FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
+MESSAGE = {"role": "user", "content": {"type": "text", "text": "x"}}
+
+
+def raw(value: Any) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def slot() -> Slot:
+    return Slot(lambda progress: None)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("elicitation/create", {"message": "x", "requestedSchema": FORM}),
+        ("elicitation/create", {"mode": "form", "message": "x", "requestedSchema": {"properties": {}}}),
+        ("elicitation/create", {"mode": "url", "message": "x", "url": "https://example.com", "elicitationId": "1"}),
+        ("sampling/createMessage", {"messages": [], "maxTokens": 1}),
+        ("sampling/createMessage", {"messages": [MESSAGE, {**MESSAGE, "content": [{"type": "text"}]}], "maxTokens": 9}),
+        ("roots/list", {"_meta": {}}),
+    ],
+)
+def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params: dict[str, Any]) -> None:
+    assert Answers(Person(), Clocks()).check(method, raw(params)) == params
+
+
+@pytest.mark.parametrize(
+    ("declared", "method", "params", "code"),
+    [
+        ({}, "roots/list", {}, -32601),
+        ({"roots": None}, "roots/list", {}, -32601),
+        (EVERYTHING, "tasks/list", {}, -32601),
+        (EVERYTHING, "elicitation/create", {"mode": "voice", "message": "x"}, -32602),
+        (EVERYTHING, "elicitation/create", {"mode": "url", "message": "x"}, -32602),
+        (EVERYTHING, "elicitation/create", {"message": 5, "requestedSchema": FORM}, -32602),
+        (EVERYTHING, "elicitation/create", {"message": "x", "requestedSchema": {"properties": {"a": 5}}}, -32602),
+        (EVERYTHING, "elicitation/create", {"message": "x", "requestedSchema": {**FORM, "type": "array"}}, -32602),
+        ({"elicitation": {"url": {}}}, "elicitation/create", {"message": "x", "requestedSchema": FORM}, -32602),
+        (EVERYTHING, "sampling/createMessage", {"messages": [MESSAGE], "maxTokens": "5"}, -32602),
+        (EVERYTHING, "sampling/createMessage", {"messages": [{**MESSAGE, "role": "tool"}], "maxTokens": 5}, -32602),
+        (EVERYTHING, "sampling/createMessage", {"messages": [MESSAGE], "maxTokens": 5, "toolChoice": {}}, -32602),
+        (EVERYTHING, "roots/list", [], -32602),
+    ],
+)
+def test_anything_else_is_refused(declared: dict[str, Any], method: str, params: Any, code: int) -> None:
+    with pytest.raises(RpcError) as caught:
+        Answers(Person(declared=declared), Clocks()).check(method, raw(params))
+    assert caught.value.code == code
+    assert method in caught.value.message
+
+
+def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
+    answers = Answers(Person(), Clocks())
+    assert answers.check("roots/list", Raw()) == {}
+    with pytest.raises(RpcError):
+        answers.check("elicitation/create", Raw())
+
+
+def test_who_offers_nothing_refuses_everything() -> None:
+    with pytest.raises(RpcError) as caught:
+        Answers(NoAnswers(), Clocks()).check("roots/list", Raw())
+    assert caught.value.message == "roots/list is not supported by this host"
+    with pytest.raises(RpcError):
+        asyncio.run(NoAnswers().answer("roots/list", {}, None))
+
+
+def test_room_is_taken_and_given_back() -> None:
+    answers = Answers(Person(), Clocks())
+    answers.reserve(MAX_ASKED)
+    with pytest.raises(RpcError) as caught:
+        answers.reserve()
+    assert (caught.value.code, caught.value.message) == (
+        -32000,
+        "this host answers 32 requests at a time; ask again later",
+    )
+    answers.release(MAX_ASKED)
+    with pytest.raises(RpcError):
+        answers.reserve(MAX_ASKED + 1)
+    answers.reserve(MAX_ASKED)
+
+
+def test_what_to_declare_is_asked_again_only_when_told() -> None:
+    person = Person(declared={})
+    answers = Answers(person, Clocks())
+    person.declared = EVERYTHING
+    assert answers.declared == {}
+    assert answers.is_outdated()
+    assert answers.declare()
+    assert not answers.declare()
+    assert answers.declared == EVERYTHING
+
+
+# -- clocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_held_clock_stands_still_and_others_go_on() -> None:
+    async def main() -> None:
+        clocks, held, free = Clocks(), slot(), slot()
+        over = asyncio.Event()
+
+        async def wait(for_slot: Slot) -> str:
+            try:
+                async with clocks.limit(for_slot, 0.05):
+                    await over.wait()
+            except TimeoutError:
+                return "late"
+            return "over"
+
+        waits = [asyncio.ensure_future(wait(held)), asyncio.ensure_future(wait(free))]
+        await asyncio.sleep(0)
+        with clocks.held(held), clocks.held(held):
+            assert await asyncio.wait_for(waits[1], 20) == "late"
+            assert not waits[0].done()
+        assert await asyncio.wait_for(waits[0], 20) == "late"
+
+    asyncio.run(main())
+
+
+def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -> None:
+    async def main() -> None:
+        clocks, over = Clocks(), asyncio.Event()
+
+        async def wait(seconds: float | None) -> None:
+            async with clocks.limit(slot(), seconds):
+                await over.wait()
+
+        waits = [asyncio.ensure_future(wait(seconds)) for seconds in (0.02, 0.03, None)]
+        await asyncio.sleep(0)
+        with clocks.held(None):
+            await asyncio.wait(waits, timeout=0.1)
+            assert not any(one.done() for one in waits)
+            over.set()
+            await asyncio.wait_for(asyncio.gather(*waits), 20)
+
+    asyncio.run(main())
+
+
+# -- answers that are no outcome yet ----------------------------------------------------------------------------------
+
+
+def intercepted(result: str, *, also: str = "") -> list[str]:
+    """What goes on with a result, given as JSON."""
+    continuations, seen = Continuations(), list[str]()
+    continuations.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
+    line = f'{{"id":1,"result":{result}{also}}}'.encode()
+    assert continuations.intercept(slot(), Raw(result.encode()), Raw(), line) == bool(seen)
+    return seen
+
+
+def test_only_the_result_type_itself_counts() -> None:
+    needed = '{"resultType":"input_required","requestState":"x"}'
+    assert intercepted(needed) == [needed]
+    assert intercepted('{"requestState":"x","resultType" : "input_required"}')
+    assert intercepted('{"content":[{"text":"\\"input_required\\""}]}') == []
+    assert intercepted('{"content":["input_required"],"resultType":"complete"}') == []
+    assert intercepted('{"structuredContent":{"resultType":"input_required"}}') == []
+    assert intercepted('{"resultType":["input_required"]}') == []
+    large = '{"requestState":"%s","resultType":"input_required"}' % ("x" * 2_000_000)
+    assert intercepted(large) == [large]
+
+
+def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
+    for ends in ('{"resultType":"complete","content":["%s"]}', '{"content":["%s"],"resultType": "complete"}'):
+        continuations = Continuations()
+        continuations.on_result("input_required", lambda slot, raw: None)
+        line = (ends % ('input_required","' + "x" * 2_000_000)).encode()
+        assert continuations.has_none(line)
+        assert not continuations.has_none(line[:1_000_000])
+
+
+def test_refusals_go_to_whoever_knows_a_remedy() -> None:
+    continuations, seen = Continuations(), list[RpcError]()
+    continuations.on_error(-32020, lambda slot, error: bool(seen.append(error)) or error.message == "mend me")
+    for code, message, mended in ((-32020, "mend me", True), (-32020, "no", False), (-32602, "mend me", False)):
+        error = raw({"code": code, "message": message})
+        assert continuations.intercept(slot(), Raw(), error, b"") == mended
+    assert [error.message for error in seen] == ["mend me", "no"]

@@ -1,0 +1,526 @@
+"""What logins are made of, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipymcp.errors import AuthError
+from ipymcp.protocol.oauth import addresses, challenges, discovery, endpoint
+from ipymcp.protocol.oauth.discovery import AuthorizationServer
+from ipymcp.protocol.oauth.fetching import MAX_BODY, Web
+from ipymcp.protocol.oauth.grants import Asked, Granter, challenge_of
+from ipymcp.protocol.oauth.settings import OAuthSettings
+from ipymcp.protocol.oauth.store import MemoryTokenStore, Registration, TokenKey, Tokens
+
+ISSUER = "https://auth.example"
+SERVER = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", sends_issuer=True)
+CLIENT = Registration("client-1", "none")
+
+
+class Site:
+    """Answers by URL; whatever it does not know is not found. Remembers what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers.pop("answers", {}) | answers
+        self.asked: list[str] = []
+        self.bodies: list[dict[str, list[str]]] = []
+        self.headers: list[dict[str, str]] = []
+
+    async def __call__(self, method: str, url: str, headers: Any, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.asked.append(url)
+        self.bodies.append(parse_qs(body.decode()))
+        self.headers.append(dict(headers))
+        answer = self.answers.get(url, 404)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, int):
+            return answer, {}, b""
+        if isinstance(answer, str):
+            return 302, {"location": answer}, b""
+        return 200, {}, answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+
+# -- challenges -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Bearer", [("bearer", {})]),
+        ('Bearer realm="a, b", scope="x y"', [("bearer", {"realm": "a, b", "scope": "x y"})]),
+        ('bearer Scope=x ,ERROR = "e\\"f"', [("bearer", {"scope": "x", "error": 'e"f'})]),
+        (
+            'Basic realm="r", Bearer error=invalid_token',
+            [("basic", {"realm": "r"}), ("bearer", {"error": "invalid_token"})],
+        ),
+        ("Negotiate YWJj==, Bearer", [("negotiate", {}), ("bearer", {})]),
+        ('Bearer a="1" b="2"', [("bearer", {"a": "1", "b": "2"})]),
+        ('Bearer a="never closed', [("bearer", {"a": "never closed"})]),
+        ('Bearer scope="one", scope="two"', [("bearer", {"scope": "one"})]),
+        (", ,@@@,Bearer", [("bearer", {})]),
+        ("", []),
+    ],
+)
+def test_challenges_are_read_as_the_grammar_or_common_sense_has_it(value: str, expected: list[Any]) -> None:
+    assert [(c.scheme, dict(c.parameters)) for c in challenges.parse([value])] == expected
+
+
+@given(st.text(max_size=200))
+def test_no_header_breaks_the_parser(value: str) -> None:
+    challenges.demand([value, "Bearer scope=x"])
+
+
+def test_a_long_hostile_header_is_read_in_no_time() -> None:
+    started = time.perf_counter()
+    for hostile in ("Bearer " + 'a="' * 10_000, "Bearer " + "\\" * 20_000, "a " * 20_000, "Bearer a=" + '"\\' * 20_000):
+        challenges.parse([hostile])
+    assert time.perf_counter() - started < 2
+
+
+def test_bearer_comes_first_in_what_the_challenges_demand() -> None:
+    values = [
+        'DPoP scope="a", resource_metadata="https://x.example/prm"',
+        'Bearer scope="b c b", error="insufficient_scope"',
+    ]
+    assert challenges.demand(values) == challenges.Demand("https://x.example/prm", ("b", "c"), "insufficient_scope")
+
+
+# -- addresses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://MCP.example.com/mcp#part", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com:443/", "https://mcp.example.com"),
+        ("https://mcp.example.com:8443", "https://mcp.example.com:8443"),
+        ("http://[::1]:80/a/b/", "http://[::1]/a/b/"),
+    ],
+)
+def test_the_canonical_address_of_a_server(url: str, expected: str) -> None:
+    assert addresses.canonical(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("resource", "is_covered"),
+    [
+        ("https://h.example/a/mcp", True),
+        ("https://h.example/a/mcp/", True),
+        ("https://h.example/a", True),
+        ("https://H.example:443", True),
+        ("https://h.example/a/mc", False),
+        ("https://h.example/a/mcp/b", False),
+        ("https://other.example/a/mcp", False),
+        ("http://h.example/a/mcp", False),
+        ("https://h.example:8443/a/mcp", False),
+        ("https://h.example/a/mcp?tenant=1", False),
+        ("nonsense", False),
+    ],
+)
+def test_metadata_is_believed_only_of_the_server_itself(resource: str, is_covered: bool) -> None:
+    assert addresses.covers(resource, "https://h.example/a/mcp") is is_covered
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback", "message"),
+    [
+        ("http://auth.example/x", True, "cannot log in: it on auth.example is not https"),
+        ("http://127.0.0.1:1/x", False, "cannot log in: it is on this machine (127.0.0.1:1), and the server is not"),
+        ("https://user@auth.example/", True, "cannot log in: it on auth.example holds a user name or a fragment"),
+        ("https://auth.example/#f", True, "cannot log in: it on auth.example holds a user name or a fragment"),
+        ("javascript:alert(1)", True, "cannot log in: it is no web address: 'javascript:alert(1)'"),
+        ("file:///etc/passwd", True, "cannot log in: it is no web address: 'file:///etc/passwd'"),
+        ("https://\u0430uth.example/", True, r"cannot log in: it is no web address: 'https://\u0430uth.example/'"),
+        ("https://h.example:99999/", True, "cannot log in: it is no web address: 'https://h.example:99999/'"),
+        ("", True, "cannot log in: it is no web address: ''"),
+    ],
+)
+def test_addresses_that_secrets_must_not_go_to(url: str, loopback: bool, message: str) -> None:
+    with pytest.raises(AuthError) as caught:
+        addresses.secure(url, "it", loopback=loopback)
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("url", ["http://localhost:80/", "http://127.1.2.3/", "http://[::1]:5/", "https://a.example/"])
+def test_addresses_that_secrets_may_go_to(url: str) -> None:
+    assert addresses.secure(url, "it", loopback=True) == url
+
+
+# -- discovery --------------------------------------------------------------------------------------------------------
+
+
+def test_a_servers_metadata_is_looked_for_in_the_order_of_the_specification() -> None:
+    base = "https://h.example/.well-known/oauth-protected-resource"
+    assert discovery.resource_urls("https://h.example/a/mcp", None) == [f"{base}/a/mcp", base]
+    assert discovery.resource_urls("https://h.example/", None) == [base]
+    told = "https://h.example/elsewhere"
+    assert discovery.resource_urls("https://h.example/mcp", told) == [told, f"{base}/mcp", base]
+
+
+def test_an_authorization_servers_metadata_is_looked_for_in_the_order_of_the_specification() -> None:
+    known = "https://auth.example/.well-known"
+    assert discovery.server_urls("https://auth.example") == [
+        f"{known}/oauth-authorization-server",
+        f"{known}/openid-configuration",
+    ]
+    assert discovery.server_urls("https://auth.example/tenant1") == [
+        f"{known}/oauth-authorization-server/tenant1",
+        f"{known}/openid-configuration/tenant1",
+        "https://auth.example/tenant1/.well-known/openid-configuration",
+    ]
+
+
+def metadata(issuer: str = ISSUER, **more: Any) -> dict[str, Any]:
+    return {
+        "issuer": issuer,
+        "authorization_endpoint": f"{ISSUER}/authorize",
+        "token_endpoint": f"{ISSUER}/token",
+        "code_challenge_methods_supported": ["S256"],
+    } | more
+
+
+def find_server(site: Site, issuer: str = ISSUER, server_url: str = "https://h.example/mcp") -> AuthorizationServer:
+    return asyncio.run(discovery.authorization_server(Web(site, loopback=False), issuer, server_url))
+
+
+def test_metadata_of_another_issuer_is_not_used_and_the_next_place_is_tried() -> None:
+    known = f"{ISSUER}/.well-known"
+    evil = metadata("https://evil.example")
+    site = Site(answers={f"{known}/oauth-authorization-server": evil, f"{known}/openid-configuration": metadata()})
+    assert find_server(site).issuer == ISSUER
+    site = Site(answers={f"{known}/oauth-authorization-server": evil})
+    with pytest.raises(AuthError) as caught:
+        find_server(site)
+    assert caught.value.message == (
+        "cannot log in: https://auth.example/.well-known/oauth-authorization-server gives the issuer as "
+        "'https://evil.example', not 'https://auth.example'"
+    )
+
+
+def test_a_bare_slash_after_a_root_issuer_is_no_other_issuer() -> None:
+    site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server": metadata()})
+    assert find_server(site, f"{ISSUER}/").issuer == ISSUER
+    site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server/t": metadata(f"{ISSUER}/t/")})
+    with pytest.raises(AuthError, match="gives the issuer as"):
+        find_server(site, f"{ISSUER}/t")
+
+
+def test_default_addresses_are_only_for_a_server_that_is_its_own_authorization_server() -> None:
+    found = find_server(Site(), "https://h.example", "https://h.example/v1/mcp")
+    assert found.is_assumed
+    assert (found.authorization_endpoint, found.token_endpoint) == (
+        "https://h.example/authorize",
+        "https://h.example/token",
+    )
+    with pytest.raises(AuthError) as caught:
+        find_server(Site())
+    assert caught.value.message == "cannot log in: the authorization server auth.example publishes no metadata"
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        ("https://evil.example/", "redirects to another site (evil.example)"),
+        ("/.well-known/oauth-protected-resource/mcp", "redirects without end (3 were followed)"),
+        (503, "was answered with HTTP 503"),
+        (b" " * (MAX_BODY + 1), f"is larger than {MAX_BODY:,} bytes"),
+    ],
+)
+def test_metadata_that_cannot_be_had_is_named_with_the_reason(answer: Any, trouble: str) -> None:
+    url = "https://h.example/.well-known/oauth-protected-resource/mcp"
+    with pytest.raises(AuthError) as caught:
+        asyncio.run(discovery.resource(Web(Site(answers={url: answer}), loopback=False), "https://h.example/mcp", None))
+    assert caught.value.message == f"cannot log in: {url} {trouble}"
+
+
+def test_a_page_for_people_where_metadata_would_be_is_no_metadata() -> None:
+    url = "https://h.example/.well-known/oauth-protected-resource/mcp"
+    site = Site(answers={url: b"<html>", f"{url.removesuffix('/mcp')}": {"resource": "https://h.example"}})
+    found = asyncio.run(discovery.resource(Web(site, loopback=False), "https://h.example/mcp", None))
+    assert found == discovery.Resource("https://h.example", ("https://h.example",), ())
+
+
+def test_a_remote_servers_metadata_may_not_point_at_this_machine() -> None:
+    site = Site()
+    with pytest.raises(AuthError, match="is on this machine"):
+        asyncio.run(discovery.resource(Web(site, loopback=False), "https://h.example/mcp", "http://127.0.0.1:8888/api"))
+    assert site.asked == []
+
+
+def test_an_unreachable_site_is_named() -> None:
+    site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server": OSError("no route to host")})
+    with pytest.raises(AuthError) as caught:
+        find_server(site)
+    assert caught.value.message == "cannot log in: auth.example cannot be reached (no route to host)"
+    assert caught.value.hint == "check the network and the proxy settings, then %mcp start"
+
+
+# -- PKCE and the authorization response ------------------------------------------------------------------------------
+
+
+def test_the_code_challenge_is_that_of_rfc_7636_appendix_b() -> None:
+    verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    assert challenge_of(verifier) == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+
+
+def test_every_login_has_its_own_state_and_verifier_of_full_strength() -> None:
+    one, other = Asked("http://127.0.0.1:1/callback", ()), Asked("http://127.0.0.1:1/callback", ())
+    assert one.state != other.state and one.verifier != other.verifier
+    assert 43 <= len(one.verifier) <= 128
+    assert one.state not in repr(one) and one.verifier not in repr(one)
+
+
+def granter(server: AuthorizationServer = SERVER) -> Granter:
+    return Granter(Web(Site(), loopback=False), server, OAuthSettings(), "https://h.example/mcp")
+
+
+def test_the_request_carries_all_that_the_specification_asks_for() -> None:
+    asked = Asked("http://127.0.0.1:1/callback", ("read", "offline_access"), "the-state", "the-verifier")
+    url = granter().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
+    parts = urlsplit(url)
+    assert (parts.netloc, parts.path) == ("auth.example", "/authorize")
+    assert parse_qs(parts.query) == {
+        "tenant": ["1"],
+        "response_type": ["code"],
+        "client_id": ["client-1"],
+        "redirect_uri": ["http://127.0.0.1:1/callback"],
+        "state": ["the-state"],
+        "code_challenge": [challenge_of("the-verifier")],
+        "code_challenge_method": ["S256"],
+        "resource": ["https://h.example/mcp"],
+        "scope": ["read offline_access"],
+        "prompt": ["consent"],
+    }
+
+
+def test_no_login_without_pkce_or_without_a_page() -> None:
+    with pytest.raises(AuthError) as caught:
+        granter(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
+    assert caught.value.message == "cannot log in: auth.example does not say that it supports PKCE with S256"
+    with pytest.raises(AuthError) as caught:
+        granter(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
+    assert caught.value.message == "cannot log in: auth.example has no page where users log in"
+
+
+CALLBACK = "http://127.0.0.1:1/callback"
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (
+            "?code=c&state=s&iss=https://evil.example&error=shown",
+            "the answer to the login at auth.example names another issuer",
+        ),
+        ("?code=c&state=s&iss=https://auth.example/", "the answer to the login at auth.example names another issuer"),
+        ("?code=c&state=s", "the answer does not say that it comes from auth.example, which always does"),
+        (
+            "?code=c&state=t&iss=https://auth.example",
+            "the answer belongs to another login than this one at auth.example",
+        ),
+        ("?code=c&iss=https://auth.example", "the answer belongs to another login than this one at auth.example"),
+        ("?state=s&iss=https://auth.example", "the answer of auth.example holds no code"),
+        ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example gives a parameter twice"),
+        (
+            "?error=access_denied&state=s&iss=https://auth.example",
+            "the login at auth.example was refused (access_denied)",
+        ),
+        (
+            "?error=server_error&error_description=try%0Alater&state=s&iss=https://auth.example",
+            "auth.example refused the login (server_error: try later)",
+        ),
+    ],
+)
+def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: str) -> None:
+    with pytest.raises(AuthError) as caught:
+        granter().code(Asked(CALLBACK, (), "s"), CALLBACK + address)
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "place", ["https://127.0.0.1:1/callback", "http://127.0.0.1:2/callback", "http://127.0.0.1:1/other"]
+)
+def test_an_address_from_elsewhere_is_no_answer(place: str) -> None:
+    with pytest.raises(AuthError) as caught:
+        granter().code(Asked(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
+    assert caught.value.message == "the address is not the one that a login at auth.example ends at"
+
+
+def test_a_pasted_address_may_have_blanks_around_it() -> None:
+    assert (
+        granter().code(Asked(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n") == "c+1"
+    )
+
+
+# -- the token endpoint -----------------------------------------------------------------------------------------------
+
+
+def ask(
+    site: Site, client: Registration, settings: OAuthSettings | None = None, server: AuthorizationServer = SERVER
+) -> Any:
+    fields = {"grant_type": "authorization_code", "code": "the-secret-code"}
+    return asyncio.run(endpoint.request(Web(site, loopback=False), server, client, settings or OAuthSettings(), fields))
+
+
+def test_how_a_client_proves_itself() -> None:
+    site = Site(answers={SERVER.token_endpoint: {"access_token": "t"}})
+    ask(site, Registration("i d", "client_secret_basic", "p:w"))
+    assert base64.b64decode(site.headers[-1]["Authorization"].removeprefix("Basic ")) == b"i%20d:p%3Aw"
+    assert "client_secret" not in site.bodies[-1]
+    ask(site, Registration("id", "client_secret_post", "pw"))
+    assert site.bodies[-1]["client_secret"] == ["pw"]
+    ask(site, Registration("id", "none", "pw"))
+    assert site.bodies[-1]["client_id"] == ["id"]
+    assert "client_secret" not in site.bodies[-1] and "Authorization" not in site.headers[-1]
+
+
+KEYS: dict[str, Any] = {
+    "RS256": lambda: rsa.generate_private_key(65537, 2048),
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "ES384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+}
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+def test_a_client_can_prove_itself_by_a_key_of_any_kind(algorithm: str) -> None:
+    key = KEYS[algorithm]()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    site = Site(answers={SERVER.token_endpoint: {"access_token": "t"}})
+    ask(site, Registration("id", "private_key_jwt"), OAuthSettings(private_key=pem))
+    body = site.bodies[-1]
+    assert body["client_assertion_type"] == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
+    header, claims, _ = (base64.urlsafe_b64decode(part + "==") for part in body["client_assertion"][0].split("."))
+    assert json.loads(header)["alg"] == algorithm
+    told = json.loads(claims)
+    assert (told["iss"], told["sub"], told["aud"]) == ("id", "id", ISSUER)
+    assert told["exp"] - told["iat"] == 300 and told["jti"]
+
+
+def test_a_key_that_is_none_is_said_without_showing_it() -> None:
+    with pytest.raises(AuthError) as caught:
+        ask(Site(), Registration("id", "private_key_jwt"), OAuthSettings(private_key="not-really-a-key"))
+    assert caught.value.message.startswith("cannot log in: the private key cannot sign (")
+    assert "not-really" not in str(caught.value)
+    assert caught.value.hint == "private_key is a PEM text without a password; signing_algorithm has to suit it"
+
+
+def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
+    told = {
+        "error": "invalid_client",
+        "error_description": "bad\n\x1b[31msecret hunter2hunter2 for the-secret-code" + "x" * 500,
+    }
+    site = Site(answers={SERVER.token_endpoint: told})
+    with pytest.raises(endpoint.Refused) as caught:
+        ask(site, Registration("id", "client_secret_post", "hunter2hunter2"))
+    message = caught.value.message
+    assert message.startswith("auth.example refused the token request (invalid_client: bad [31msecret *** for ***xxx")
+    assert len(message) < 260
+    assert caught.value.hint == "check client_id and client_secret in its auth"
+
+
+@pytest.mark.parametrize("answer", [b"<html>", [], 500, 302])
+def test_what_is_no_answer_of_a_token_endpoint_is_said(answer: Any) -> None:
+    with pytest.raises(AuthError, match=r"auth.example answered the token request with HTTP \d+ and no reason"):
+        ask(Site(answers={SERVER.token_endpoint: answer}), CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({}, "auth.example gave no token that can be used"),
+        ({"access_token": "two\nlines"}, "auth.example gave no token that can be used"),
+        ({"access_token": ""}, "auth.example gave no token that can be used"),
+        (
+            {"access_token": "t", "token_type": "DPoP"},
+            "auth.example gave a token of the type 'DPoP', which ipymcp does not know",
+        ),
+    ],
+)
+def test_tokens_that_are_of_no_use_are_refused(answer: dict[str, Any], message: str) -> None:
+    with pytest.raises(AuthError) as caught:
+        endpoint.tokens(answer, CLIENT, (), "auth.example")
+    assert caught.value.message == message
+
+
+def test_what_a_token_answer_leaves_out_stays_as_it_was() -> None:
+    held = endpoint.tokens({"access_token": "t", "expires_in": "60"}, CLIENT, ("a",), "auth.example", "old-refresh")
+    assert (held.refresh_token, held.granted, held.lifetime) == ("old-refresh", ("a",), 60.0)
+    held = endpoint.tokens({"access_token": "t", "expires_in": 0, "scope": "b c"}, CLIENT, ("a",), "auth.example")
+    assert (held.refresh_token, held.granted, held.requested, held.lifetime) == (None, ("b", "c"), ("a",), None)
+
+
+def test_which_way_of_proof_is_chosen() -> None:
+    def chosen(offered: tuple[str, ...] | None, *, has_secret: bool = True, **settings: Any) -> str:
+        server = AuthorizationServer(ISSUER, None, ISSUER, auth_methods=offered)
+        return endpoint.auth_method(OAuthSettings(**settings), server, has_secret=has_secret)
+
+    assert chosen(None) == "client_secret_basic"
+    assert chosen(("client_secret_post", "client_secret_basic")) == "client_secret_basic"
+    assert chosen(("client_secret_post",)) == "client_secret_post"
+    assert chosen(("none",)) == "none"
+    assert chosen(("client_secret_basic",), has_secret=False) == "none"
+    assert chosen(None, private_key="pem") == "private_key_jwt"
+    assert chosen(("none",), token_endpoint_auth_method="client_secret_post") == "client_secret_post"
+
+
+def test_a_login_imports_no_cryptography_before_a_key_has_to_sign() -> None:
+    code = "import sys, ipymcp.protocol.oauth.provider; print({'joserfc', 'cryptography', 'httpx'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_a_token_ends_a_little_before_it_expires() -> None:
+    def is_ending(lifetime: float | None, age: float) -> bool:
+        return Tokens("t", CLIENT, obtained_at=time.time() - age, lifetime=lifetime).is_ending
+
+    assert not is_ending(None, 1e9)
+    assert not is_ending(3600, 3500) and is_ending(3600, 3545)
+    assert not is_ending(10, 7) and is_ending(10, 8.5)
+
+
+def test_secrets_are_in_no_repr() -> None:
+    secret = "the-secret-itself"
+    held = Tokens(secret, Registration("id", "none", secret), secret)
+    settings = OAuthSettings(client_secret=secret, private_key=secret, idp_token=secret, idp_client_secret=secret)
+    assert secret not in repr(held) + repr(settings)
+
+
+def test_the_store_keeps_registrations_by_issuer_and_redirect_uri_and_finds_the_newest_tokens() -> None:
+    async def check() -> None:
+        store = MemoryTokenStore()
+        await store.keep_registration(ISSUER, "http://127.0.0.1:1/callback", CLIENT)
+        await store.keep_registration(ISSUER, "http://127.0.0.1:2/callback", CLIENT)
+        await store.keep_registration("https://other.example", "http://127.0.0.1:3/callback", CLIENT)
+        assert await store.redirect_uris(ISSUER) == ("http://127.0.0.1:2/callback", "http://127.0.0.1:1/callback")
+        await store.forget_registration(ISSUER, "http://127.0.0.1:2/callback")
+        assert await store.registration(ISSUER, "http://127.0.0.1:2/callback") is None
+        one, other = TokenKey(ISSUER, "r", "digest"), TokenKey("https://other.example", "r", "digest")
+        await store.keep_tokens(one, Tokens("1", CLIENT))
+        await store.keep_tokens(other, Tokens("2", CLIENT))
+        await store.keep_tokens(one, Tokens("3", CLIENT))
+        found = await store.find("digest")
+        assert found is not None and found[0] == one and found[1].access_token == "3"
+        await store.forget_tokens(one)
+        assert await store.find("another digest") is None
+        assert await store.tokens(one) is None
+
+    asyncio.run(check())

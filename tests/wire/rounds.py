@@ -1,0 +1,69 @@
+"""The rules for input rounds: a retry brings what was asked for, and the server's state to the letter.
+
+Source: MCP 2026-07-28 patterns/mrtr.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from jsonrpc import mapping
+from specification import HANDSHAKE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from session import Request, Session
+    from specification import Specification
+
+__all__ = ["CAPABILITIES", "asked_for", "retry_faults"]
+
+_OF_A_RETRY = ("inputResponses", "requestState")
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+CAPABILITIES = {"roots/list": "roots", "sampling/createMessage": "sampling", "elicitation/create": "elicitation"}
+
+
+def asked_for(request: Request, result: dict[str, Any]) -> Iterator[str]:
+    """What a server does wrong that needs input for `request`."""
+    if "inputRequests" not in result and "requestState" not in result:
+        yield "needs input and does not say which"
+    declared = mapping(request.meta.get(_CAPABILITIES))
+    for key, wanted in mapping(result.get("inputRequests")).items():
+        capability = CAPABILITIES.get(mapping(wanted).get("method", ""))
+        if capability is not None and capability not in declared:
+            yield f"{key} asks for {capability}, which was not declared"
+
+
+def retry_faults(session: Session, request: Request, specification: Specification) -> Iterator[str]:
+    """What is wrong with a request that brings input or state."""
+    if not any(key in request.params for key in _OF_A_RETRY):
+        return
+    asked = next((one for one in reversed(session.sent.values()) if _is_retry(request, one)), None)
+    if asked is None or asked.input_required is None:
+        yield "brings input or state, and no request like it needed any"
+        return
+    asked.retried = True
+    required, params = asked.input_required, request.params
+    wanted, brought = mapping(required.get("inputRequests")), mapping(params.get("inputResponses"))
+    if set(wanted) != set(brought):
+        yield f"{json.dumps(sorted(wanted))} was asked for, {json.dumps(sorted(brought))} brought"
+    if params.get("requestState") != required.get("requestState"):
+        yield "the server's state is not what it was"
+    for key in set(wanted) & set(brought):
+        answer = {"jsonrpc": "2.0", "id": 0, "result": brought[key]}
+        if fault := specification.fault("client result", HANDSHAKE[-1], mapping(wanted[key]).get("method", ""), answer):
+            yield f"{key}: {fault}"
+
+
+def _is_retry(request: Request, earlier: Request) -> bool:
+    return (
+        earlier.input_required is not None
+        and not earlier.retried
+        and earlier.method == request.method
+        and _question(earlier) == _question(request)
+    )
+
+
+def _question(request: Request) -> dict[str, Any]:
+    return {key: value for key, value in request.params.items() if key not in (*_OF_A_RETRY, "_meta")}
