@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth.over_httpx import HttpxFetch
+from ipymcp.protocol.oauth.fetch import fetch
 from ipymcp.protocol.oauth.provider import OAuth
 from ipymcp.protocol.oauth.settings import LoginRequest, OAuthSettings
 from ipymcp.protocol.oauth.store import MemoryTokenStore, TokenStore
@@ -58,7 +58,7 @@ def oauth(
         OAuthSettings(**settings),
         store or MemoryTokenStore(),
         user or ScriptedUser(),
-        HttpxFetch(),
+        fetch,
         definition=definition,
     )
 

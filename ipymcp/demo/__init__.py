@@ -6,6 +6,9 @@
     fail    always answers with an error
     echo    gives back what it was given
 
+    demo://penguins.csv, demo://notes.md    resources; demo://penguins/{species} is a template of more
+    describe                                a prompt
+
 It imports nothing of the rest of ipymcp, so its folder also runs by path, in isolation: `python -I -S …/ipymcp/demo`.
 What only one tool needs is imported by that tool: the server is up in a few milliseconds.
 """

@@ -1,7 +1,7 @@
 """The protocol side of the demo server: messages in, messages out, in both eras.
 
 Source: MCP 2024-11-05 to 2025-11-25 (lifecycle, server/tools, utilities) and 2026-07-28 (basic/index, versioning,
-server/discover, server/tools, patterns/subscriptions, patterns/cancellation).
+server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `offers` has resources and prompts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs more than the rest of the start
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias, TypeGuard
 
     Method: TypeAlias = Callable[["Request"], dict[str, Any] | None]
@@ -24,7 +24,7 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS_VERSION = "2026-07-28"
 SERVER_INFO = {"name": "ipymcp-demo", "title": "ipymcp's demo server", "version": "1.0.0"}
 INSTRUCTIONS = "A server to try MCP on. query reads a table of penguins, plot draws, slow takes its time."
-CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
+CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}}
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 META = "io.modelcontextprotocol/"
 ONE_HOUR_MS = 3_600_000
@@ -127,9 +127,12 @@ class Server:
         output: The file descriptor to write to.
         tools: The definitions of the tools.
         run_tool: Gives a tool's result: name, arguments and request to a `CallToolResult`.
+        offers: The methods for what there is beside tools.
     """
 
-    def __init__(self, output: int, tools: list[dict[str, Any]], run_tool: RunTool) -> None:
+    def __init__(
+        self, output: int, tools: list[dict[str, Any]], run_tool: RunTool, offers: Mapping[str, Method]
+    ) -> None:
         self.output = output
         self.tools = tools
         self.run_tool = run_tool
@@ -137,7 +140,7 @@ class Server:
         self.requests: dict[int | str, Request] = {}
         self.version: str | None = None
         self.level = "info"
-        both: dict[str, Method] = {"tools/list": self.list_tools, "tools/call": self.call_tool}
+        both: dict[str, Method] = {"tools/list": self.list_tools, "tools/call": self.call_tool, **offers}
         self.stateless_methods = {"server/discover": self.discover, "subscriptions/listen": self.listen, **both}
         self.handshake_methods = {
             "initialize": self.initialize,

@@ -32,6 +32,7 @@ from ipymcp.protocol.rounds import Rounds
 from ipymcp.protocol.rpc import Peer, Slot
 from ipymcp.protocol.serving import Serving
 from ipymcp.protocol.subscriptions import Listening, Listenings
+from ipymcp.protocol.tasks import Tasks, takes_tasks
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
@@ -81,12 +82,13 @@ class Client:
         self._reopening = Reopening(self, self._background)
         self._pushes = Pushes(self._peer, listener)
         self._listenings = Listenings(listener.noise)
-        self._notices = Notices(listener, self._listenings, self._cancelled)
+        self.task_slots: dict[str, Slot] = {}
+        """Calls that became tasks, by the task's id: a request of the server may name one."""
+        self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
+        self._notices = Notices(listener, self._listenings, self._tasks.changed, self._cancelled)
         self._lost: str | None = None
         self.continuations = Continuations()
         """Who goes on with answers that are no outcome yet."""
-        self.task_slots: dict[str, Slot] = {}
-        """Calls that became tasks, by the task's id: a request of the server may name one."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
         """False when the era was decided after a silence: then it is not worth remembering."""
@@ -123,13 +125,20 @@ class Client:
             self.continuations.on_result("input_required", self._rounds.begin)
             self.continuations.on_error(_HEADER_MISMATCH, self._renew_headers)
             self.continuations.on_error(_INVALID_REQUEST, self._pushes.error)
+            self.continuations.on_result("task", self._tasks.begin)
             self._peer.intercept = self.continuations.intercept
+        elif self.takes_tasks:
+            self._tasks.is_stateless = False
+            self._peer.intercept = self._tasks.intercept
 
     async def shake_hands(self) -> None:
         """Open the session anew, in the handshake era: the server has forgotten it, and may be another by now."""
         self._serving.withdraw_all()
         await self._settle("legacy")
         self._listener.tools_changed()
+        self._listener.resources_changed()
+        self._listener.prompts_changed()
+        self._listener.subscriptions_lost()
 
     async def _settle(self, era: EraChoice) -> None:
         settled = await negotiate(self._ask, self._identity, self._answers.declared, era)
@@ -197,19 +206,40 @@ class Client:
             self._listener.noise(f"the tool {name} left out: {reason}")
         return [tool for tool in tools if tool.name not in invalid]
 
-    def call_tool(self, slot: Slot, name: str, arguments: bytes) -> None:
+    def call_tool(self, slot: Slot, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a call, from any thread. The slot hears of progress and of the outcome.
 
         Args:
             slot: New; it is given its id here.
             name: The tool's exact name.
             arguments: A JSON object.
+            as_task: Handshake era: have it be a task. In the stateless era that is the server's choice.
 
         Raises:
             ConnectionLost: There is nobody to send to. The slot hears nothing then.
         """
         slot.name = name
+        slot.wants_task = as_task
         self.ask(slot, "tools/call", arguments)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether calls may be tasks: of this server in the handshake era, of any in the stateless era."""
+        return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
+
+    def pick_up(self, slot: Slot, task: str) -> None:
+        """Follow a task by its id, from any thread, as the call that it was."""
+        self._peer.open(slot, "tools/call")
+        self._rounds.on_loop(self._tasks.pick_up, slot, task)
+
+    def leave(self, slot: Slot) -> str | None:
+        """Stop waiting for a call that has become a task, which goes on; from any thread.
+
+        Returns:
+            The task's id; None where it is no task, or was settled already.
+        """
+        task = self._tasks.leave(slot)
+        return task if task is not None and self.give_up(slot, "left") else None
 
     def ask(self, slot: Slot, method: str, body: bytes) -> None:
         """Send a question, from any thread. The slot hears of the outcome, however many requests it takes.
@@ -242,7 +272,7 @@ class Client:
 
     def _is_outcome(self, slot: Slot, line: bytes | bytearray) -> bool:
         """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
-        return self._peer.concerns(slot, line) and self.continuations.has_none(line)
+        return not slot.wants_task and self._peer.concerns(slot, line) and self.continuations.has_none(line)
 
     def give_up(self, slot: Slot, reason: str) -> bool:
         """Stop waiting for a question and tell the server, from any thread.
@@ -315,6 +345,8 @@ class Client:
         name, body = slot.name, slot.body
         headers = self._headers_of(slot.method, body, name)
         if name is not None:
+            if slot.wants_task:
+                extra = b'"task":{}'
             params = self.era.call_params(wire.encode(name), body, slot.id, extra)
         else:
             if extra:
@@ -420,6 +452,10 @@ class Client:
     def fail(self, slot: Slot, error: McpError) -> None:
         """End a question, if somebody still waits for it."""
         self._peer.fail(slot.id, error)
+
+    def succeed(self, slot: Slot, result: Raw) -> None:
+        """End a question well, if somebody still waits for it."""
+        self._peer.succeed(slot.id, result)
 
     def send_again(self, slot: Slot, extra: bytes) -> bool:
         """Send a renewed question, with further members of its params; false if nobody waits for it any more."""

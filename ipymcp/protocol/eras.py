@@ -20,6 +20,8 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Newest first; the first is what `initialize` offers."""
 STATELESS_VERSIONS = ("2026-07-28",)
 
+_EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+"""What the engine can do for whoever uses it, declared with every request."""
 _META = "io.modelcontextprotocol/"
 _LOG_LEVEL = b"info"
 """Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
@@ -86,10 +88,11 @@ def stateless(version: str, identity: Identity, capabilities: dict[str, Any]) ->
         identity: Who we are.
         capabilities: What we declare, as `ClientCapabilities`.
     """
+    extensions = {**capabilities.get("extensions", {}), **_EXTENSIONS}
     members = {
         _META + "protocolVersion": version,
         _META + "clientInfo": identity.info,
-        _META + "clientCapabilities": capabilities,
+        _META + "clientCapabilities": {**capabilities, "extensions": extensions},
     }
     envelope = wire.encode(members)[1:-1]
     return Era(

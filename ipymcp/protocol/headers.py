@@ -28,7 +28,10 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
 _TYPES = ("string", "integer", "boolean")
 _SAFE_INTEGER = 2**53 - 1
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {
+    **{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"},
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 _ONE_SCHEMA = frozenset(
     {
         "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",

@@ -26,6 +26,10 @@ class Listener(Protocol):
         """A resource has changed that was subscribed to."""
         ...
 
+    def subscriptions_lost(self) -> None:
+        """Handshake era: the server, which had forgotten the session, knows of none any more."""
+        ...
+
     def log(self, level: str, text: str) -> None:
         """A log message of the server, with its MCP level."""
         ...

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.protocol import wire
 from ipymcp.protocol.rpc import excerpt
+from ipymcp.protocol.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ __all__ = ["Notices"]
 _IGNORED = frozenset(
     {
         "notifications/elicitation/complete",
-        "notifications/tasks/status",
     }
 )
 
@@ -31,12 +31,20 @@ class Notices:
     Args:
         listener: The client's.
         listenings: What the client listens to, in the stateless era.
+        task_changed: Told which task there is news of.
         cancelled: Told which request `notifications/cancelled` names: one of its own, or a subscription of ours.
     """
 
-    def __init__(self, listener: Listener, listenings: Listenings, cancelled: Callable[[int | str], None]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        listenings: Listenings,
+        task_changed: Callable[[str], None],
+        cancelled: Callable[[int | str], None],
+    ) -> None:
         self._listener = listener
         self._listenings = listenings
+        self._tell_task = task_changed
         self._cancelled = cancelled
 
     def hear(self, method: str, params: Raw) -> None:
@@ -55,6 +63,8 @@ class Notices:
             self._listener.prompts_changed()
         elif method == "notifications/resources/updated":
             self._resource_updated(params)
+        elif method in ("notifications/tasks", "notifications/tasks/status"):
+            self._task_changed(params)
         elif method not in _IGNORED:
             self._listener.noise(f"an unknown notification: {method}")
 
@@ -73,6 +83,12 @@ class Notices:
             self._listener.resource_updated(wire.decode(params, wire.ResourceUpdated).uri)
         except ValueError:
             self._listener.noise(f"a malformed notice of a changed resource: {excerpt(bytes(params))}")
+
+    def _task_changed(self, params: Raw) -> None:
+        try:
+            self._tell_task(wire.decode(params, TaskState).id)
+        except ValueError:
+            self._listener.noise(f"a malformed notice of a task: {excerpt(bytes(params))}")
 
     def _cancel(self, params: Raw) -> None:
         try:

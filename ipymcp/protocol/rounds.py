@@ -18,7 +18,7 @@ from ipymcp.errors import CallError, McpError, RpcError
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from ipymcp.protocol.background import Background
     from ipymcp.protocol.inputs import Answers
@@ -115,8 +115,12 @@ class Rounds:
 
     def withdraw(self, slot: Slot, reason: str) -> None:
         """Nobody waits for it any more; from any thread. The wire's order is the loop's affair."""
+        self.on_loop(self._withdraw, slot, reason)
+
+    def on_loop(self, function: Callable[[Slot, str], None], slot: Slot, text: str) -> None:
+        """Have something done for a slot on the loop, soon; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is gone, and the connection with it
-            self._loop.call_soon_threadsafe(self._withdraw, slot, reason)
+            self._loop.call_soon_threadsafe(function, slot, text)
 
     def _withdraw(self, slot: Slot, reason: str) -> None:
         assert slot.retry is not None
@@ -132,7 +136,15 @@ class Rounds:
         except McpError as error:
             self._asker.fail(slot, error)
 
-    def _check(self, requests: dict[str, Raw]) -> list[_Request]:
+    async def answers_to(self, slot: Slot, requests: Mapping[str, Raw]) -> dict[str, Raw]:
+        """The answers to what a server asks for, by key.
+
+        Raises:
+            CallError: It asks for what it may not have, or does not get.
+        """
+        return await self._answer(slot, self._check(requests))
+
+    def _check(self, requests: Mapping[str, Raw]) -> list[_Request]:
         """All that is asked for, or nothing: a question is not half answered."""
         checked: list[_Request] = []
         for key, raw in requests.items():

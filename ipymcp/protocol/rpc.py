@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.protocol.rounds import Retry
+    from ipymcp.protocol.tasks import TaskState
 
 __all__ = ["Handler", "Intercept", "Peer", "Slot", "excerpt", "find_id", "rpc_error"]
 
@@ -37,7 +38,7 @@ class Slot:
     `result` or `error` is set. A question may take several requests (input rounds): `id` is that of the last one.
     """
 
-    __slots__ = ("body", "deliver", "error", "id", "method", "name", "result", "retry")
+    __slots__ = ("body", "deliver", "error", "id", "method", "name", "result", "retry", "task", "wants_task")
 
     def __init__(self, deliver: Callable[[wire.Progress | None], None]) -> None:
         self.deliver = deliver
@@ -49,6 +50,10 @@ class Slot:
         """The params, without `_meta`; of a tool call the arguments."""
         self.retry: Retry | None = None
         """Set once it is to be sent again."""
+        self.wants_task = False
+        """Handshake era: a call that is to be a task."""
+        self.task: TaskState | None = None
+        """The task that it has become, as the server last told of it."""
         self.result: Raw | None = None
         self.error: McpError | None = None
 
@@ -152,6 +157,14 @@ class Peer:
         if slot is None:
             return False
         slot.settle(error=error)
+        return True
+
+    def succeed(self, identifier: int | str | float, result: Raw) -> bool:
+        """Settle one request with a result. False if it is not in flight."""
+        slot = self._slots.pop(identifier, None)
+        if slot is None:
+            return False
+        slot.settle(result=result)
         return True
 
     def fail_all(self, error: Callable[[], McpError]) -> None:

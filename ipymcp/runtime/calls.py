@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ipymcp.errors import CallCancelled, CallTimeout, LoopError, McpError
+from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.client import Client
+    from ipymcp.protocol.tasks import TaskState
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.answers import Answers
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server import ServerSession
 
-__all__ = ["Call", "CallOptions", "CallServices", "Presenter"]
+__all__ = ["Call", "CallOptions", "CallServices", "Presenter", "TaskCall"]
 
 T = TypeVar("T")
 MAX_QUEUED = 64_000_000
@@ -36,6 +37,8 @@ _QUEUE_POLL = 0.05
 _ATTENTION = 0.005
 """Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
 _OWING_POLL = 0.25
+_MISSED = 3
+"""Questions about a task that may go unanswered before it is given up."""
 _INTERRUPTED = "the user interrupted it"
 
 
@@ -59,17 +62,23 @@ class CallOptions:
         timeout: Seconds without progress after which it is given up.
         max_timeout: Seconds after which it is given up, progress or not.
         on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on its own loop.
+        as_task: Whether to ask for a task, of a server of the handshake era.
     """
 
     timeout: float = 30.0
     max_timeout: float = 600.0
     on_progress: Callable[[Progress], Any] | None = None
+    as_task: bool = False
 
-    def changed(self, timeout: float | None, on_progress: Callable[[Progress], Any] | None) -> CallOptions:
+    def changed(
+        self, timeout: float | None, on_progress: Callable[[Progress], Any] | None, as_task: bool | None = None
+    ) -> CallOptions:
         """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
         options = self
         if timeout is not None:
             options = replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
+        if as_task is not None:
+            options = replace(options, as_task=as_task)
         return options if on_progress is None else replace(options, on_progress=on_progress)
 
 
@@ -278,6 +287,31 @@ class Call(Generic[T]):
         with Interrupts():
             return self._give_up("the user cancelled it", error)
 
+    @property
+    def task(self) -> TaskState | None:
+        """The task that it has become, if it has: `.id`, `.status`, `.message`, as the server last told of it."""
+        return self._slot.task
+
+    def leave(self) -> str:
+        """Stop waiting for a call that has become a task. The task goes on.
+
+        Returns:
+            The task's id: `mcp.servers[NAME].task(id)` picks it up again.
+
+        Raises:
+            CallError: It is no task (yet), or is over.
+        """
+        with Interrupts():
+            task = self._client.leave(self._slot) if self._client is not None else None
+            if task is not None:
+                self._slot.settle(error=_left(self, task))
+                return task
+        is_over = "is over" if self.done else "has not become a task"
+        hint = (
+            "call.result() has its outcome" if self.done else "only tasks go on without anybody: call.cancel() ends it"
+        )
+        raise self._explain(CallError(f"call {self.number} {is_over}", hint=hint))
+
     def deadline(self) -> float:
         """When it is given up, on `time.monotonic`'s clock; progress moves it.
 
@@ -285,7 +319,10 @@ class Call(Generic[T]):
         """
         if self._owing:
             return time.monotonic() + _OWING_POLL
-        return min(self._heard + self.options.timeout, self.started + self._owed + self.options.max_timeout)
+        timeout = self.options.timeout
+        if self._slot.task is not None:  # it is silent between two questions
+            timeout = max(timeout, _MISSED * self._slot.task.interval)
+        return min(self._heard + timeout, self.started + self._owed + self.options.max_timeout)
 
     @contextlib.contextmanager
     def owing(self) -> Generator[None]:
@@ -327,10 +364,13 @@ class Call(Generic[T]):
         self.session.calls += 1
         self._services.running[self.number] = self
         try:
-            client.call_tool(self._slot, self.tool, self.arguments)
+            self._send(client)
         except McpError as error:
             self._finish()
             raise self._explain(error) from error
+
+    def _send(self, client: Client) -> None:
+        client.call_tool(self._slot, self.tool, self.arguments, as_task=self.options.as_task)
 
     def _begin_and_attend(self) -> None:
         """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
@@ -371,7 +411,14 @@ class Call(Generic[T]):
         self._give_up(_INTERRUPTED if interrupted else "the host gave up")
 
     def _expire(self) -> None:
-        self._give_up("no answer in time", self._timed_out())
+        """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""
+        error = self._timed_out()
+        task = self._client.leave(self._slot) if self._client is not None else None
+        if task is None:
+            self._give_up("no answer in time", error)
+        else:
+            error.hint = f"its task goes on: {_picking_up(self, task)}"
+            self._slot.settle(error=error)
 
     def _timed_out(self) -> CallTimeout:
         total = time.monotonic() - self.started - self._owed
@@ -433,6 +480,40 @@ class Call(Generic[T]):
         presenter = self._services.presenter
         if presenter is not None and self.progress is not None:
             presenter.finished(self)
+
+
+class TaskCall(Call[T]):
+    """A task that is followed again, by its id.
+
+    Args:
+        task: The id. The rest is as for a call.
+    """
+
+    __slots__ = ("_task",)
+
+    def __init__(
+        self,
+        task: str,
+        number: int,
+        session: ServerSession,
+        tool: str,
+        options: CallOptions,
+        convert: Callable[[Raw], T],
+        services: CallServices,
+    ) -> None:
+        super().__init__(number, session, tool, b"", options, convert, services)
+        self._task = task
+
+    def _send(self, client: Client) -> None:
+        client.pick_up(self._slot, self._task)
+
+
+def _left(call: Call[Any], task: str) -> CallCancelled:
+    return CallCancelled(f"call {call.number} was left", hint=f"its task goes on: {_picking_up(call, task)}")
+
+
+def _picking_up(call: Call[Any], task: str) -> str:
+    return f"mcp.servers[{call.session.name!r}].task({task!r})"
 
 
 def _at(moment: float) -> Callable[[], float]:

@@ -16,7 +16,6 @@ from ipymcp.errors import (
     ServerError,
     StartError,
 )
-from ipymcp.protocol.transports.refusals import Unreachable
 from ipymcp.runtime.environment import forgotten_variable
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def is_worth_retrying(error: McpError) -> bool:
     if isinstance(error, HttpError):
         return error.status == _TOO_MANY or error.status >= 500
     if isinstance(error, ConnectionLost):
-        return not isinstance(error.__cause__, Unreachable) or error.__cause__.may_pass
+        return bool(getattr(error.__cause__, "may_pass", True))  # an HTTP transport's `Unreachable`, if it is one
     return isinstance(error, RpcError)
 
 

@@ -14,10 +14,10 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.errors import ConnectionLost, UnknownName
+from ipymcp.errors import CallError, ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
-from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter
+from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter, TaskCall
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
@@ -249,6 +249,15 @@ class Host:
     ) -> Call[T]:
         """A call not yet sent."""
         return Call(next(self._numbers), session, tool, arguments, options, convert, self._calls)
+
+    def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
+        """Follow a task by its id, from now on."""
+        client = session.require()
+        if not client.takes_tasks:
+            raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
+        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
+        call.submit()
+        return call
 
     def _end_late_calls(self) -> bool:
         calls = list(self.running.values())

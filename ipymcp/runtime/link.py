@@ -60,6 +60,10 @@ class Link:
         self.offers.updated(uri)
         self._session.subscriptions.updated(uri)
 
+    def subscriptions_lost(self) -> None:
+        """The resources are to be subscribed to again."""
+        self._session.subscriptions.lost()
+
     def log(self, level: str, text: str) -> None:
         """The server logs."""
         self._log.add("server", level, text)

@@ -12,7 +12,6 @@ from ipymcp.runtime.interaction import LoginQuestion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.oauth.fetching import Fetch
     from ipymcp.protocol.oauth.settings import LoginRequest
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Services
@@ -65,7 +64,6 @@ class SessionUser:
 
 async def fetch(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
     """A `Fetch` that imports its HTTP client when it is first used: most servers want no login."""
-    from ipymcp.protocol.oauth.over_httpx import HttpxFetch
+    from ipymcp.protocol.oauth.fetch import fetch as send
 
-    send: Fetch = HttpxFetch()
     return await send(method, url, headers, body)

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.base import Transport
     from ipymcp.runtime.services import Services
 
-__all__ = ["Way", "authorizer", "transport", "ways"]
+__all__ = ["Way", "authorizer", "login_extension", "transport", "ways"]
 
 Way = Literal["stdio", "http", "sse"]
+
+_LOGIN_EXTENSIONS = {
+    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
+    "enterprise": "io.modelcontextprotocol/enterprise-managed-authorization",
+}
 
 
 def ways(definition: ServerDefinition) -> tuple[Way, ...]:
@@ -74,6 +79,11 @@ def authorizer(definition: ServerDefinition, user: LoginUser, services: Services
     kind, scopes = given.pop("type", "oauth"), tuple(given.pop("scopes", ()))
     settings = OAuthSettings(grant="authorization_code" if kind == "oauth" else kind, scopes=scopes, **given)
     return OAuth(url, settings, services.tokens, user, fetch, definition=definition.digest())
+
+
+def login_extension(definition: ServerDefinition) -> str | None:
+    """The extension of MCP that this server's way to log in is part of (2026-07-28, extensions/auth)."""
+    return _LOGIN_EXTENSIONS.get(definition.auth.get("type", ""))
 
 
 def _headers(definition: ServerDefinition) -> dict[str, str]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from ipymcp.errors import RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion, UrlQuestion
+from ipymcp.runtime.reach import login_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +59,10 @@ class SessionResponder:
         self._services = services
 
     def capabilities(self) -> dict[str, Any]:
-        """What to declare now."""
-        return self._services.answers.capabilities()
+        """What to declare now, with the extension of MCP by which this server is logged in to."""
+        declared = self._services.answers.capabilities()
+        extension = login_extension(self._session.definition)
+        return declared | ({"extensions": {extension: {}}} if extension else {})
 
     async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
         """The result for one request of the server; the clocks of the calls that wait for it stand still meanwhile."""

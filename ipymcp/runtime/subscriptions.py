@@ -60,6 +60,8 @@ class Subscriptions:
     def __init__(self, session: ServerSession) -> None:
         self._session = session
         self._watched: dict[str, _Watched] = {}
+        self._held: set[str] = set()
+        """Handshake era: those the server has been asked for."""
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -108,6 +110,13 @@ class Subscriptions:
             watched.is_announced = True
             self._read_again(watched)
 
+    def lost(self) -> None:
+        """Handshake era: the server has forgotten all of them."""
+        self._held.clear()
+        for watched in self._watched.values():
+            watched.confirmed = watched.confirmed or asyncio.get_running_loop().create_future()
+        self._changed.set()
+
     # -- over one connection ------------------------------------------------------------------------------------------
 
     async def keep(self, client: Client) -> None:
@@ -124,7 +133,7 @@ class Subscriptions:
 
     async def _subscribe(self, client: Client) -> None:
         """Handshake era: one request for each."""
-        held: set[str] = set()
+        held = self._held = set[str]()
         timeout = self._session.definition.timeout
         while True:
             await self._changed.wait()

@@ -13,10 +13,12 @@ from ipymcp.tools.toolset import tool_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ipymcp.runtime.calls import Call
     from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.prompts import Prompts
     from ipymcp.tools.resources import Resources
+    from ipymcp.tools.results import ToolResult
     from ipymcp.tools.tool import Tool
 
 __all__ = ["Server", "ServerTools", "Servers"]
@@ -148,6 +150,26 @@ class Server(Live):
         ]
         note = "" if rows else "nothing is logged yet"
         return Table(("time", "source", "level", "text"), rows, title=f"{self.name}: log", note=note)
+
+    def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
+        """Pick up a task by its id: `.result()`, `await`, `.task`, `.cancel()` and `.leave()` are the `Call`'s.
+
+        Args:
+            identifier: What `.leave()` gave, or an error named, in this kernel or another.
+            tool: The tool that it came from, for messages.
+
+        Raises:
+            CallError: The server has no tasks.
+        """
+        from ipymcp.tools.tool import tool_result
+
+        host = self._mcp._host
+        host.settle(self._session)
+        entry = self._session.catalog.find(tool)
+        schema = bytes(entry.definition.outputSchema) if entry is not None else b""
+        return host.pick_up(
+            self._session, identifier, tool, lambda raw: tool_result(raw, self.name, tool, schema or None)
+        )
 
     def start(self) -> None:
         """Start it and wait until it is ready."""

@@ -7,10 +7,12 @@ class of its own, made at the first attribute access; ten thousand tools in a ca
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 from ipymcp.tools.specialised import specialised
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.schema import ToolSchema
 
-__all__ = ["AsyncTool", "Tool", "ToolFactory"]
+__all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
 
 _LONGEST_ABOUT = 100
 
@@ -115,14 +117,21 @@ class Tool(Live):
         """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
         return self._prepare(args, kwargs).submit()
 
-    def options(self, *, timeout: float | None = None, on_progress: Callable[[Progress], Any] | None = None) -> Tool:
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], Any] | None = None,
+        as_task: bool | None = None,
+    ) -> Tool:
         """The same tool, called otherwise.
 
         Args:
             timeout: Seconds it may go without progress.
             on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
+            as_task: Make the call a task, which `.submit(…).leave()` leaves to itself, where the tool may be one.
         """
-        options = self._call_options(self._session()).changed(timeout, on_progress)
+        options = self._call_options(self._session()).changed(timeout, on_progress, as_task)
         return self._factory.tool(self._entry(), options)
 
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
@@ -214,9 +223,11 @@ class Tool(Live):
         output_schema = entry.definition.outputSchema
 
         def convert(raw: Raw) -> ToolResult:
-            return _result(raw, entry.server, entry.name, bytes(output_schema) if len(output_schema) else None)
+            return tool_result(raw, entry.server, entry.name, bytes(output_schema) if len(output_schema) else None)
 
         options = self._call_options(session)
+        if options.as_task or len(entry.definition.execution):
+            options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
         return self._factory.host.new_call(session, entry.name, wire.encode(arguments), options, convert)
 
 
@@ -231,7 +242,17 @@ class AsyncTool(Tool):
         return await self._prepare(args, kwargs).arun()
 
 
-def _result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
+def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) -> bool:
+    """Whether a call has to ask for a task, or may and was told to (2025-11-25, tasks, tool-level negotiation)."""
+    client = session.client
+    if client is None or client.era.kind == "stateless" or not client.takes_tasks:
+        return False
+    execution = wire.loads(entry.definition.execution) if len(entry.definition.execution) else None
+    support = execution.get("taskSupport") if is_object(execution) else None
+    return support == "required" or (wished and support == "optional")
+
+
+def tool_result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
     """The answer as a value.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import socket
 from typing import Any
 
 import httpx
@@ -417,6 +418,26 @@ def test_metadata_that_goes_round_in_a_loop() -> None:
     with running(Behaviour(redirects={f"{path}/mcp": path, path: f"{path}/mcp"})) as server:
         error = refused(server)
     assert error.message == (f"cannot log in: {server.origin}{path}/mcp redirects without end (3 were followed)")
+
+
+def test_metadata_without_end_is_not_read_to_its_end() -> None:
+    path = f"{WELL_KNOWN}/oauth-protected-resource/mcp"
+    with running(Behaviour(pages={path: " " * 5_000_000})) as server:
+        error = refused(server)
+    assert error.message == f"cannot log in: {server.origin}{path} is larger than 1,048,576 bytes"
+
+
+def test_an_authorization_server_that_nobody_runs() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        with running(Behaviour(authorization_servers=[f"http://{nobody}"])) as server:
+            error = refused(server)
+    path = f"{WELL_KNOWN}/oauth-authorization-server"
+    assert error.message == (
+        f"cannot log in: {nobody} cannot be reached (cannot connect to http://{nobody}{path}: connection refused)"
+    )
+    assert error.hint == "check the network and the proxy settings, then %mcp start"
 
 
 def test_metadata_of_another_server() -> None:

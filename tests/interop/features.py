@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable
 from dataclasses import dataclass
+from logging.handlers import QueueHandler
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import ipymcp
 from ipymcp import CallCancelled, Mcp
 
 SERVER = "everything"
+DOCUMENTS = "demo://resource/static/document"
 BOUND = 20.0
 """Seconds that an event may take."""
 
@@ -111,12 +114,50 @@ def roots(mcp: Mcp, user: User) -> None:
     assert user.root.as_uri() in text, text
 
 
-def logging(mcp: Mcp, user: User) -> None: ...
+def log(mcp: Mcp, user: User) -> None:
+    heard: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    logger, handler = logging.getLogger(f"ipymcp.server.{SERVER}"), QueueHandler(heard)
+    handler.addFilter(lambda record: "level" in record.getMessage())  # what the server says of itself aside
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    try:
+        mcp.everything.toggle_simulated_logging()
+        assert heard.get(timeout=BOUND).getMessage().startswith("server: ")
+        mcp.everything.toggle_simulated_logging()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def resource(mcp: Mcp, user: User) -> None:
+    text = mcp.everything.resources[f"{DOCUMENTS}/architecture.md"].read().text
+    assert "Everything" in text, text[:200]
+
+
+def template(mcp: Mcp, user: User) -> None:
+    text = mcp.everything.resources["demo://resource/dynamic/text/{resourceId}"](resourceId="7").read().text
+    assert "Resource 7" in text, text
+
+
+def subscription(mcp: Mcp, user: User) -> None:
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    kept = mcp.everything.resources[f"{DOCUMENTS}/architecture.md"].subscribe(told.put)
+    mcp.everything.toggle_subscriber_updates()
+    told.get(timeout=BOUND)
+    mcp.everything.toggle_subscriber_updates()
+    kept.close()
+
+
+def prompt(mcp: Mcp, user: User) -> None:
+    text = mcp.everything.prompts.args_prompt(city="Kathmandu").messages[0].text
+    assert text == "What's weather in Kathmandu?", text
 
 
 def task(mcp: Mcp, user: User) -> None:
-    text = mcp.everything.simulate_research_query("tea", ambiguous=True).text
-    assert "Research Report: tea" in text, text
+    text = mcp.everything.simulate_research_query("python", ambiguous=True).text
+    assert "Research Report: python" in text, text
+    assert "FormQuestion" in user.asked, user.asked
 
 
 FEATURES = (
@@ -124,10 +165,14 @@ FEATURES = (
     Feature("an image", image),
     Feature("progress", progress),
     Feature("a call cancelled", cancel),
+    Feature("log messages", log),
     Feature("sampling", sampling),
     Feature("elicitation by form", form),
     Feature("elicitation by URL", address),
     Feature("roots", roots),
-    Feature("log messages", logging),
+    Feature("a resource", resource),
+    Feature("a resource template", template),
+    Feature("a subscription", subscription),
+    Feature("a prompt with an argument", prompt),
     Feature("a task that asks for input", task),
 )

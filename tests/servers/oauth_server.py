@@ -102,6 +102,8 @@ class OAuthServer(ThreadingHTTPServer):
         self.tokens: dict[str, set[str]] = {}
         self.refresh_tokens: dict[str, tuple[str, set[str]]] = {}
         self.numbers = itertools.count(1)
+        self.capabilities: dict[str, Any] = {}
+        """Of the last client that opened a session."""
         self.lock = threading.Lock()
 
     @property
@@ -308,6 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
     def result(self, message: dict[str, Any]) -> dict[str, Any]:
         match message["method"]:
             case "initialize":
+                self.server.capabilities = message["params"]["capabilities"]
                 version = message["params"]["protocolVersion"]
                 info = {"name": "behind-a-login", "version": "1"}
                 return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}

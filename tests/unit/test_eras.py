@@ -13,7 +13,7 @@ META = "io.modelcontextprotocol/"
 ENVELOPE = {
     META + "protocolVersion": "2026-07-28",
     META + "clientInfo": {"name": "ipymcp", "version": "1.2"},
-    META + "clientCapabilities": {"roots": {}},
+    META + "clientCapabilities": {"roots": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}},
 }
 
 

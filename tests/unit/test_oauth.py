@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -477,6 +479,12 @@ def test_which_way_of_proof_is_chosen() -> None:
     assert chosen(("none",), token_endpoint_auth_method="client_secret_post") == "client_secret_post"
 
 
+def test_a_login_imports_no_cryptography_before_a_key_has_to_sign() -> None:
+    code = "import sys, ipymcp.protocol.oauth.provider; print({'joserfc', 'cryptography', 'httpx'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
@@ -516,9 +524,3 @@ def test_the_store_keeps_registrations_by_issuer_and_redirect_uri_and_finds_the_
         assert await store.tokens(one) is None
 
     asyncio.run(check())
-
-
-def test_a_grant_without_a_user_names_its_extension() -> None:
-    assert OAuthSettings().extension is None
-    assert OAuthSettings(grant="client_credentials").extension == "io.modelcontextprotocol/oauth-client-credentials"
-    assert OAuthSettings(grant="enterprise").extension == "io.modelcontextprotocol/enterprise-managed-authorization"

@@ -54,6 +54,10 @@ class Specification:
         return self._verdicts[key]
 
     def _judge(self, kind: str, revision: str, method: str, message: dict[str, Any]) -> str | None:
+        if revision == STATELESS and (method in _TASKS or method == "notifications/tasks"):
+            return _task_fault(kind, method, message)
+        if _is_task(kind, message):
+            return _task_fault(kind, "tasks/get", message)
         model = _MODELS[kind].get((method, revision))
         schema = self._schemas.get(revision)
         known = model is not None or (schema is not None and schema.knows(kind, method))
@@ -65,6 +69,36 @@ class Specification:
         if schema is not None:
             complaints += schema.complaints(kind, method, message)
         return f"{method} does not fit {revision}: {'; '.join(complaints)}" if complaints else None
+
+
+_TASKS = ("tasks/get", "tasks/update", "tasks/cancel")
+_STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
+
+
+def _is_task(kind: str, message: dict[str, Any]) -> bool:
+    """Whether a call is answered with a task, of the extension."""
+    result = message.get("result")
+    return kind == "server result" and isinstance(result, dict) and result.get("resultType") == "task"
+
+
+def _task_fault(kind: str, method: str, message: dict[str, Any]) -> str | None:
+    """What is wrong with a message of the extension io.modelcontextprotocol/tasks."""
+    if kind == "client request":
+        params = message.get("params", {})
+        wanted = {"_meta", "taskId", *(["inputResponses"] if method == "tasks/update" else [])}
+        return (
+            None if set(params) == wanted and isinstance(params["taskId"], str) else f"{method} takes {sorted(wanted)}"
+        )
+    task = message.get("params") if kind == "server notification" else message.get("result", {})
+    if method in ("tasks/update", "tasks/cancel"):
+        return None if task.get("resultType") == "complete" else f"{method} is acknowledged by a complete result"
+    missing = [name for name in ("taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs") if name not in task]
+    with_status = {"input_required": "inputRequests", "completed": "result", "failed": "error"}.get(task.get("status"))
+    if with_status is not None and with_status not in task:
+        missing.append(with_status)
+    if missing:
+        return f"a task without {', '.join(missing)}"
+    return None if task["status"] in _STATUSES else f"a task has no status {task['status']!r}"
 
 
 def _with_plain_ids(message: dict[str, Any]) -> dict[str, Any]:

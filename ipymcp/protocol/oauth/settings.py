@@ -12,11 +12,6 @@ __all__ = ["AuthMethod", "LoginRequest", "LoginUser", "OAuthSettings"]
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 
-_EXTENSIONS = {
-    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
-    "enterprise": "io.modelcontextprotocol/enterprise-managed-authorization",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
@@ -49,11 +44,6 @@ class OAuthSettings:
     idp_token: str | None = field(default=None, repr=False)
     """Enterprise: the identity assertion the identity provider gave the user."""
     idp_token_type: str = "urn:ietf:params:oauth:token-type:id_token"
-
-    @property
-    def extension(self) -> str | None:
-        """The extension of MCP that a client declares to use this grant."""
-        return _EXTENSIONS.get(self.grant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _FAREWELL = 2.0
 _MOST_RESUMPTIONS = 3
 """Attempts in a row that fail before a stream that was cut is given up."""
 _LONG_LIFE = 5.0
-"""Seconds after which the end of a GET stream is no sign of trouble."""
+"""Seconds after which the end of a GET stream that said nothing is no sign of trouble."""
 
 
 class _Cut(NamedTuple):
@@ -235,7 +235,7 @@ class StreamableHttpTransport:
         cursor = Cursor()
         loop = asyncio.get_running_loop()
         while True:
-            begun = loop.time()
+            begun, events = loop.time(), cursor.events
             try:
                 async with self._open_stream(headers, cursor) as answer:
                     if 400 <= answer.status < 500 and answer.status != 429:
@@ -247,7 +247,8 @@ class StreamableHttpTransport:
             except McpError as error:
                 self._receiver.noise(f"the server is heard only when asked: {error.message}")
                 return
-            cursor.failures = 0 if loop.time() - begun > _LONG_LIFE else cursor.failures + 1
+            was_of_use = cursor.events > events or loop.time() - begun > _LONG_LIFE
+            cursor.failures = 0 if was_of_use else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
     async def _end_session(self) -> None:

@@ -184,6 +184,7 @@ class HttpClient:
         *,
         url: str | None = None,
         on_written: Callable[[], None] = lambda: None,
+        follow: bool = True,
     ) -> Answer:
         """Send one request, and follow redirects within the origin.
 
@@ -193,6 +194,7 @@ class HttpClient:
             content: The body.
             url: Another than the address's, of the same origin.
             on_written: Called when the body has been written.
+            follow: False: a redirect is an answer as any other.
 
         Raises:
             Unreachable: No connection could be made.
@@ -210,7 +212,7 @@ class HttpClient:
             )
             answer = await self._send_once(request)
             location = answer.headers.get("location")
-            if answer.status not in _REDIRECTS or not location:
+            if answer.status not in _REDIRECTS or not location or not follow:
                 return answer
             await answer.aclose()
             target = within_origin(target, location, "redirects")

@@ -37,6 +37,8 @@ class Cursor:
     def __init__(self) -> None:
         self.last_id = ""
         self.retry: float | None = None
+        self.events = 0
+        """That have come, on all connections."""
         self.failures = 0
         """In a row; set by whoever reconnects."""
 
@@ -89,6 +91,7 @@ class EventReader:
 
         def feed(chunk: bytes) -> None:
             for event in parser.feed(chunk):
+                cursor.events += 1
                 if isinstance(event, Oversized):
                     self._on_oversized(event)
                 elif event.type != "message":

@@ -1,0 +1,330 @@
+"""Calls that the server answers with a task: it works on, and is asked from time to time how it goes.
+
+For whoever called it stays one call: what `slot` hears is progress, and in the end the result.
+
+Source: the extension io.modelcontextprotocol/tasks (stateless era: the server decides, `resultType: "task"`); MCP
+2025-11-25, utilities/tasks (handshake era: the call says that it wants to be one).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Raw, Struct
+
+from ipymcp.errors import CallCancelled, CallError, CallTimeout, ConnectionLost, HttpError, McpError, RpcError
+from ipymcp.protocol import wire
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.protocol.rounds import Retry
+from ipymcp.protocol.rpc import rpc_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ipymcp.protocol.background import Background
+    from ipymcp.protocol.rounds import Rounds
+    from ipymcp.protocol.rpc import Slot
+
+__all__ = ["EXTENSION", "TaskAsker", "TaskState", "Tasks", "takes_tasks"]
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+_POLL, _QUICKEST, _SLOWEST = 1.0, 0.05, 10.0
+"""Seconds between two questions: where the server does not say, and what it may say."""
+_PATIENCE = 30.0
+"""Seconds for the answer to one of them."""
+_FAILURES = 5
+"""So many questions in a row may fail on the way."""
+_GONE = "the server keeps a task only for some time"
+
+
+class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
+    """A task as the server last told of it, in both forms."""
+
+    id: str
+    status: str = "working"
+    """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
+    message: str | None = None
+    ttl: float | None = None
+    """Milliseconds from its creation for which the server keeps it (2025-11-25)."""
+    ttlMs: float | None = None
+    """The same in the extension."""
+    pollInterval: float | None = None
+    pollIntervalMs: float | None = None
+    result: Raw = Raw()
+    error: Raw = Raw()
+    inputRequests: dict[str, Raw] | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two questions about it."""
+        asked = self.pollIntervalMs if self.pollIntervalMs is not None else self.pollInterval
+        return _POLL if asked is None else min(max(asked / 1000, _QUICKEST), _SLOWEST)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.status in ("completed", "failed", "cancelled")
+
+
+class _Created(Struct):
+    task: TaskState
+
+
+class TaskAsker(Protocol):
+    """Whose tasks they are: the client."""
+
+    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
+        """Ask, and wait for the answer."""
+        ...
+
+    def renew(self, slot: Slot) -> bool:
+        """Give a question a new id; false if nobody waits for it any more."""
+        ...
+
+    def fail(self, slot: Slot, error: McpError) -> None:
+        """End a question."""
+        ...
+
+    def succeed(self, slot: Slot, result: Raw) -> None:
+        """End it well."""
+        ...
+
+
+def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
+    """Whether a server of the handshake era lets calls be tasks."""
+    declared: object = capabilities.get("tasks") if version >= "2025-11-25" else None
+    for name in ("requests", "tools", "call"):
+        declared = declared.get(name) if is_object(declared) else None
+    return declared is not None
+
+
+class Tasks:
+    """The tasks of one connection. Belongs to the loop, but for `leave`.
+
+    Args:
+        asker: The client.
+        rounds: Gathers what a task asks for.
+        background: Where they are followed.
+        slots: By task: a request of the server may name one.
+    """
+
+    def __init__(self, asker: TaskAsker, rounds: Rounds, background: Background, slots: dict[str, Slot]) -> None:
+        self._asker = asker
+        self._rounds = rounds
+        self._background = background
+        self._slots = slots
+        self._left: set[str] = set()
+        self._news: dict[str, asyncio.Event] = {}
+        self.is_stateless = True
+
+    def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+        """Handshake era: look at one answer; see `Intercept`."""
+        if not slot.wants_task or not len(result):
+            return False
+        try:
+            created = wire.decode(result, _Created)
+        except ValueError:
+            return False  # it answered at once, which is as well
+        self._follow(slot, created.task)
+        return True
+
+    def begin(self, slot: Slot, result: Raw) -> None:
+        """Stateless era: act on an answer whose `resultType` is `task`."""
+        try:
+            if slot.method != "tools/call":
+                raise ValueError(f"{slot.method} cannot be one")
+            state = wire.decode(result, TaskState)
+        except ValueError as error:
+            hint = "a fault of the server"
+            self._asker.fail(
+                slot, CallError(f"the server answered with a task in a way MCP does not know ({error})", hint=hint)
+            )
+            return
+        self._follow(slot, state)
+
+    def pick_up(self, slot: Slot, identifier: str) -> None:
+        """Follow a task that was begun at some other time."""
+        self._follow(slot, TaskState(identifier), is_known=False)
+
+    def leave(self, slot: Slot) -> str | None:
+        """Before a call is given up: its task is to go on, unwatched. None where it is no task."""
+        if slot.task is not None:
+            self._left.add(slot.task.id)
+            return slot.task.id
+        return None
+
+    def changed(self, identifier: str) -> None:
+        """The server says that there is news of a task."""
+        if identifier in self._news:
+            self._news[identifier].set()
+
+    def _follow(self, slot: Slot, state: TaskState, *, is_known: bool = True) -> None:
+        if not self._asker.renew(slot):
+            if is_known:
+                self._background.spawn(self._cancel(state.id), f"ipymcp-cancel-{slot.id}")
+            return
+        slot.task = state
+        slot.retry = slot.retry or Retry()
+        slot.retry.work = self._background.spawn(self._run(slot, state, is_known), f"ipymcp-task-{slot.id}")
+
+    async def _run(self, slot: Slot, state: TaskState, is_known: bool) -> None:
+        """From the task's creation to its end, or to that of anybody's interest in it."""
+        identifier = state.id
+        self._slots[identifier] = slot
+        self._news[identifier] = asyncio.Event()
+        watch = _Watch(self._asker, self._rounds, slot, self._news[identifier], is_stateless=self.is_stateless)
+        try:
+            await watch.run(state if is_known else None, identifier)
+        except ConnectionLost as error:
+            error.hint = error.hint or f"its task may go on: .task({identifier!r}) of the server picks it up"
+            self._asker.fail(slot, error)
+        except McpError as error:
+            self._asker.fail(slot, error)
+        except asyncio.CancelledError:
+            if identifier not in self._left:
+                self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{slot.id}")
+            raise
+        finally:
+            watch.close()
+            self._left.discard(identifier)
+            self._news.pop(identifier, None)
+            self._slots.pop(identifier, None)
+
+    async def _cancel(self, identifier: str) -> None:
+        """Tell the server; it may not listen, or have ended it already."""
+        with contextlib.suppress(McpError):
+            await self._asker.request("tasks/cancel", wire.encode({"taskId": identifier}), timeout=_PATIENCE)
+
+
+class _Watch:
+    """Following one task."""
+
+    def __init__(
+        self, asker: TaskAsker, rounds: Rounds, slot: Slot, news: asyncio.Event, *, is_stateless: bool
+    ) -> None:
+        self._asker = asker
+        self._rounds = rounds
+        self._slot = slot
+        self._news = news
+        self._is_stateless = is_stateless
+        self._began = time.monotonic()
+        self._work: dict[str, asyncio.Task[Any]] = {}
+        """What is being answered, by the key of the request; or the result that is waited for."""
+        self._asked: set[str] = set()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for work in self._work.values():
+            work.cancel()
+
+    async def run(self, state: TaskState | None, identifier: str) -> None:
+        """Ask until it is over, and settle the call.
+
+        Raises:
+            McpError: It failed, was cancelled, or cannot be followed any more.
+        """
+        failures = 0
+        while True:
+            if state is not None:
+                self._tell(state)
+                if await self._advance(state):
+                    return
+                await self._pause(state.interval)
+            try:
+                state = await self._ask(identifier)
+                failures = 0
+            except (CallTimeout, HttpError) as error:
+                failures += 1
+                if failures > _FAILURES:
+                    raise
+                await asyncio.sleep(min((isinstance(error, HttpError) and error.retry_after) or _POLL, _PATIENCE))
+
+    async def _advance(self, state: TaskState) -> bool:
+        """What its status calls for. True once the call is settled."""
+        if state.status == "cancelled":
+            raise CallCancelled(f"its task was cancelled{_because(state)}")
+        if not self._is_stateless:
+            if state.is_over or state.status == "input_required":
+                self._want_result(state.id)
+            done = self._work.get("result")
+            if done is not None and (state.is_over or done.done()):
+                self._asker.succeed(self._slot, await done)
+                return True
+            return False
+        if state.status == "completed":
+            self._asker.succeed(self._slot, state.result if len(state.result) else Raw(b"{}"))
+            return True
+        if state.status == "failed":
+            raise rpc_error(state.error) if len(state.error) else CallError(f"its task failed{_because(state)}")
+        for key, work in tuple(self._work.items()):
+            if work.done():
+                await work  # raises what it failed of
+                self._work.pop(key)
+        if state.status == "input_required" and state.inputRequests:
+            self._answer(state.id, state.inputRequests)
+        return False
+
+    def _want_result(self, identifier: str) -> None:
+        """Handshake era: what the task asks for comes only while its result is waited for."""
+        if "result" not in self._work:
+            body = wire.encode({"taskId": identifier})
+            work = asyncio.ensure_future(self._asker.request("tasks/result", body))
+            work.add_done_callback(lambda _: self._news.set())
+            self._work["result"] = work
+
+    def _answer(self, identifier: str, requests: Mapping[str, Raw]) -> None:
+        """Stateless era: answer what was not asked before; the same is asked until it is answered."""
+        new = {key: raw for key, raw in requests.items() if key not in self._asked}
+        if new:
+            self._asked.update(new)
+            work = asyncio.ensure_future(self._gather(identifier, new))
+            work.add_done_callback(lambda _: self._news.set())
+            self._work[next(iter(new))] = work
+
+    async def _gather(self, identifier: str, requests: Mapping[str, Raw]) -> None:
+        try:
+            responses = await self._rounds.answers_to(self._slot, requests)
+        except CallError:  # it would wait for ever
+            with contextlib.suppress(McpError):
+                await self._asker.request("tasks/cancel", wire.encode({"taskId": identifier}), timeout=_PATIENCE)
+            raise
+        body = wire.encode({"taskId": identifier, "inputResponses": responses})
+        await self._asker.request("tasks/update", body, timeout=_PATIENCE)
+
+    async def _ask(self, identifier: str) -> TaskState:
+        try:
+            raw = await self._asker.request("tasks/get", wire.encode({"taskId": identifier}), timeout=_PATIENCE)
+        except RpcError as error:
+            error.message, error.hint = (
+                f"its task {identifier} cannot be followed: {error.message}",
+                error.hint or _GONE,
+            )
+            raise
+        try:
+            return wire.decode(raw, TaskState)
+        except ValueError as error:
+            raise CallError(
+                f"the answer to tasks/get is not what MCP says ({error})", hint="a fault of the server"
+            ) from error
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        self._news.clear()
+
+    def _tell(self, state: TaskState) -> None:
+        """Progress for whoever called: seconds, and the server's words."""
+        self._slot.task = state
+        if not state.is_over:
+            words = state.status.replace("_", " ")
+            message = f"{words}: {state.message}" if state.message else words
+            seconds = round(time.monotonic() - self._began, 1)
+            self._slot.deliver(wire.Progress(self._slot.id, seconds, message=message))
+
+
+def _because(state: TaskState) -> str:
+    return f": {state.message}" if state.message else ""

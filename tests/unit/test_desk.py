@@ -1,0 +1,156 @@
+"""Where questions are asked: where their call waits, else where the user has waited longest, else nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ipymcp.runtime.interaction import Desk
+from ipymcp.runtime.loop import BackgroundLoop
+from ipymcp.runtime.waiting import Waiter
+from tests.unit.asker import Asker
+
+
+@pytest.fixture
+def loop() -> Iterator[BackgroundLoop]:
+    loop = BackgroundLoop("ipymcp-test")
+    yield loop
+    loop.stop()
+
+
+@pytest.fixture
+def desk(loop: BackgroundLoop) -> Desk:
+    desk = Desk(loop.places)
+    desk.interaction = Asker()
+    return desk
+
+
+class Waiting:
+    """A thread that waits until it is released."""
+
+    def __init__(self, loop: BackgroundLoop, subject: object = None) -> None:
+        self._waiter = Waiter()
+        self._entered = threading.Event()
+        self.thread = threading.Thread(target=self._run, args=(loop, subject))
+        self.thread.start()
+        self._entered.wait()
+
+    def _run(self, loop: BackgroundLoop, subject: object) -> None:
+        with loop.places.blocked(self._waiter, subject):
+            self._entered.set()
+            self._waiter.wait()
+
+    def release(self) -> None:
+        self._waiter.put(Waiter.DONE)
+        self.thread.join()
+
+
+def here(_: object) -> threading.Thread:
+    return threading.current_thread()
+
+
+def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, desk: Desk) -> None:
+    future = asyncio.run_coroutine_threadsafe(desk.ask(here, None), loop.loop)
+    assert future.result(10) is None
+
+
+def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, desk: Desk) -> None:
+    desk.interaction = Asker(present=False)
+    assert loop.run(desk.ask(here, None)) is None
+    desk.interaction = None
+    assert loop.run(desk.ask(here, None)) is None
+
+
+def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, desk: Desk) -> None:
+    call = object()
+    first, own = Waiting(loop), Waiting(loop, call)
+    try:
+        assert loop.run(desk.ask(here, None, call)) is own.thread
+    finally:
+        first.release()
+        own.release()
+
+
+def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest_waiting(
+    loop: BackgroundLoop, desk: Desk
+) -> None:
+    first, second = Waiting(loop), Waiting(loop)
+    try:
+        assert loop.run(desk.ask(here, None)) is threading.main_thread()
+        future = asyncio.run_coroutine_threadsafe(desk.ask(here, None, object()), loop.loop)
+        assert future.result(10) is first.thread
+    finally:
+        first.release()
+        second.release()
+
+
+def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(loop: BackgroundLoop, desk: Desk) -> None:
+    waiter, entered = Waiter(), threading.Event()
+    with loop.places.blocked(waiter):
+        future = asyncio.run_coroutine_threadsafe(desk.ask(here, None), loop.loop)
+        loop.call(entered.set)
+        entered.wait()
+    assert future.result(10) is None
+
+
+def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: Desk) -> None:
+    threads = [Waiting(loop) for _ in range(3)]
+    busy = threading.Lock()
+
+    def alone(_: object) -> bool:
+        taken = busy.acquire(blocking=False)
+        threading.Event().wait(0.01)
+        if taken:
+            busy.release()
+        return taken
+
+    async def all_at_once() -> list[bool | None]:
+        return await asyncio.gather(*(desk.ask(alone, None, object()) for _ in range(6)))
+
+    try:
+        future = asyncio.run_coroutine_threadsafe(all_at_once(), loop.loop)
+        assert future.result(10) == [True] * 6
+    finally:
+        for thread in threads:
+            thread.release()
+
+
+def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: Desk) -> None:
+    def fail(_: object) -> None:
+        raise KeyError("no such widget")
+
+    with pytest.raises(KeyError, match="no such widget"):
+        loop.run(desk.ask(fail, None))
+
+
+async def _asked_while_awaiting(loop: BackgroundLoop, desk: Desk) -> tuple[threading.Thread | None, bool]:
+    mine = asyncio.get_running_loop()
+
+    def where(_: object) -> tuple[threading.Thread, bool]:
+        return threading.current_thread(), asyncio.get_running_loop() is mine
+
+    return await loop.arun(desk.ask(where, (None, False)))
+
+
+def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, desk: Desk) -> None:
+    assert asyncio.run(_asked_while_awaiting(loop, desk)) == (threading.main_thread(), True)
+
+
+def test_an_interrupt_of_a_question_in_an_awaiting_task_cancels_the_task_and_not_the_loop(
+    loop: BackgroundLoop, desk: Desk
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def cell() -> str:
+        task = asyncio.ensure_future(loop.arun(desk.ask(interrupt, None)))
+        try:
+            await task
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "answered"
+
+    assert asyncio.run(cell()) == "cancelled"

@@ -1,0 +1,185 @@
+"""From the schemas servers ask with to fields, and from what was typed to values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
+from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
+from ipymcp.tools.interaction import Prompts
+
+TITLED = [{"const": "#F00", "title": "Red"}, {"const": "#0F0", "title": "Green"}]
+
+
+def field(**schema: Any) -> Field:
+    return read_form({"type": "object", "properties": {"x": schema}})[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "value"),
+    [
+        ({"type": "string"}, "true", "true"),
+        ({"type": "string", "format": "email"}, "ada@example.org", "ada@example.org"),
+        ({"type": "string", "format": "uri"}, "https://example.org/a?b", "https://example.org/a?b"),
+        ({"type": "string", "format": "date"}, "2026-07-28", "2026-07-28"),
+        ({"type": "string", "format": "date-time"}, "2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
+        ({"type": "string", "format": "unheard-of"}, "anything", "anything"),
+        ({"type": "integer"}, "-7", -7),
+        ({"type": "number"}, "1e3", 1000.0),
+        ({"type": "number"}, "5", 5),
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "boolean"}, "n", False),
+        ({"type": "string", "enum": ["a", "b"]}, "b", "b"),
+        ({"type": "string", "enum": ["a", "b"]}, "2", "b"),
+        ({"type": "string", "enum": ["2", "1"]}, "2", "2"),
+        ({"type": "string", "enum": ["p1", "p2"], "enumNames": ["Cat", "Dog"]}, "dog", "p2"),
+        ({"type": "string", "oneOf": TITLED}, "Green", "#0F0"),
+        ({"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}}, "c, 1", ["c", "a"]),
+        ({"type": "array", "items": {"anyOf": TITLED}}, "red,green,red", ["#F00", "#0F0"]),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}, "3", 3),
+    ],
+)
+def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed: str, value: object) -> None:
+    assert field(**schema).read(typed) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "complaint"),
+    [
+        ({"type": "integer"}, "1.5", "expected a whole number"),
+        ({"type": "number"}, "nan", "expected a number"),
+        ({"type": "number", "minimum": 0, "maximum": 1}, "2", "expected 0 to 1"),
+        ({"type": "integer", "maximum": 9}, "10", "expected at most 9"),
+        ({"type": "string", "minLength": 2}, "a", "expected at least 2 characters"),
+        ({"type": "string", "minLength": 2, "maxLength": 2}, "abc", "expected 2 characters"),
+        ({"type": "string", "format": "email"}, "ada", "expected an email address"),
+        ({"type": "string", "format": "uri"}, "a b", "expected an address, such as https://host/path"),
+        ({"type": "string", "format": "date"}, "20260728", "expected a date, such as 2026-07-28"),
+        ({"type": "string", "format": "date-time"}, "2026-07-28", "expected a moment, such as 2026-07-28T09:30:00Z"),
+        ({"type": "boolean"}, "perhaps", "expected y or n"),
+        ({"type": "string", "enum": ["a", "b"]}, "3", "expected a number from 1 to 2, or one of the names"),
+        (
+            {"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}},
+            "a,b",
+            "expected 1 of them",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_would(schema: dict[str, Any], typed: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{complaint}$"):
+        field(**schema).read(typed)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "properties": {}},
+        {"type": "object", "properties": []},
+        {"type": "object", "properties": {"x": {"type": "object"}}},
+        {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}},
+        {"type": "object", "properties": {"x": {"$ref": "https://example.org/schema"}}},
+        {"type": "object", "properties": {"x": {"$ref": "file:///etc/passwd"}}},
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/y"}}, "$defs": {"y": {"$ref": "#/$defs/y"}}},
+        {"type": "object", "properties": {"x": True}},
+        {"type": "object", "properties": {f"x{number}": {"type": "string"} for number in range(51)}},
+    ],
+)
+def test_what_no_form_can_give_is_no_form(schema: dict[str, Any]) -> None:
+    with pytest.raises(CannotDraw):
+        read_form(schema)
+
+
+def test_a_definition_within_the_schema_is_looked_up() -> None:
+    schema = {"properties": {"x": {"$ref": "#/$defs/C"}}, "$defs": {"C": {"type": "string", "enum": ["a"]}}}
+    assert [choice.value for choice in read_form(schema)[0].choices] == ["a"]
+
+
+def test_a_default_of_another_type_is_none() -> None:
+    assert field(type="integer", default="5").default is MISSING
+    assert field(type="boolean", default=0).default is MISSING
+    assert field(type="string", enum=["a"], default="b").default is MISSING
+
+
+# -- at the prompt ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the user types next; then the input ends."""
+    answers: list[str] = []
+
+    def read(prompt: str) -> str:
+        if not answers:
+            raise EOFError
+        return answers.pop(0)
+
+    monkeypatch.setattr("builtins.input", read)
+    return answers
+
+
+def fill(**properties: Any) -> tuple[str, dict[str, Any] | None]:
+    schema = {"type": "object", "properties": properties, "required": ["needed"]}
+    answer = Prompts().fill(FormQuestion("server", None, "Please.", schema))
+    return answer.action, answer.content
+
+
+def test_defaults_are_sent_for_untouched_fields_and_a_dash_leaves_one_out(typed: list[str]) -> None:
+    typed += ["", "-", "", ""]
+    kind = {"type": "string", "default": "d"}
+    assert fill(a=kind, b=kind, c={"type": "string"}) == ("accept", {"a": "d"})
+
+
+def test_what_stands_in_quotes_stands_for_itself(typed: list[str]) -> None:
+    typed += ['"-"', '"!cancel"', '"quoted"', '""', ""]
+    kind = {"type": "string"}
+    content = {"a": "-", "b": "!cancel", "c": '"quoted"', "needed": ""}
+    assert fill(a=kind, b=kind, c=kind, needed=kind) == ("accept", content)
+
+
+def test_a_form_without_fields_is_a_question_with_one_answer(typed: list[str]) -> None:
+    typed += [""]
+    assert fill() == ("accept", {})
+
+
+@pytest.mark.parametrize(("word", "action"), [("!decline", "decline"), ("!cancel", "cancel")])
+def test_a_form_can_be_refused_at_every_prompt(typed: list[str], word: str, action: str) -> None:
+    typed += [word]
+    assert fill(a={"type": "string"}) == (action, None)
+    typed += ["x", "y", word]
+    assert fill(a={"type": "string"}, b={"type": "string"}) == (action, None)
+
+
+def test_the_end_of_input_cancels(typed: list[str]) -> None:
+    assert fill(a={"type": "string"}) == ("cancel", None)
+
+
+def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "object"}}}
+    answer = Prompts().fill(FormQuestion("server", None, "Please.", schema))
+    assert (answer.action, answer.note) == ("decline", "a form that cannot be drawn: 'x' is an object")
+    assert capsys.readouterr().out == "server asked for what no form can give; declined ('x' is an object)\n"
+
+
+def test_what_a_server_writes_cannot_pass_for_anything_else(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed += [""]
+    url = "https://good.example@xn--80ak6aa92e.com/\u202efdp"
+    Prompts().visit(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
+    assert capsys.readouterr().out == (
+        "server.tool asks you to visit xn--80ak6aa92e.com:\n"
+        "  │ ␛[2JHi\n"
+        "  │ server.tool asks:⟨U+200B⟩\n"
+        "  https://good.example@xn--80ak6aa92e.com/⟨U+202E⟩fdp\n"
+        "Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel\n"
+    )
+
+
+def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = "\u0430\u0440\u0440\u04cf\u0435.com"
+    Prompts().visit(UrlQuestion("server", None, "", f"https://{host}/"))
+    assert capsys.readouterr().out.startswith(f"server asks you to visit {host} (xn--80ak6aa92e.com):\n")
