@@ -48,7 +48,7 @@ def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:
     assert done(kernel, "%mcp load ./mcp.json").displays[0]["text/plain"] == "✓ own: ready, 13 tools"
     table = text(kernel, "%mcp").splitlines()
     assert table[:2] == ["MCP servers", "server      state  era         tools  calls  last error"]
-    assert "everything  ready  2025-11-25  13     0" in table
+    assert "everything  ready  2025-11-25  16     0" in table
     assert "everything.get_sum" in text(kernel, "%mcp tools everything.*")
     assert "own.refuse" in text(kernel, "%mcp tools")
     assert '"timezone": "Europe/Paris"' in text(kernel, "%mcp call time.get_current_time timezone=Europe/Paris")
@@ -359,7 +359,7 @@ def test_logs_are_asked_for_by_server_and_number(kernel: Kernel) -> None:
 
 
 def test_stubs_describe_the_tools_to_an_editor(kernel: Kernel) -> None:
-    count, servers = ast.literal_eval(text(kernel, "len(mcp.tools), len(mcp.servers)"))
+    count, servers = ast.literal_eval(text(kernel, "len(mcp.tools), len({tool.server for tool in mcp.tools})"))
     assert done(kernel, "%mcp stubs tools.pyi").stdout == f"{count} tools of {servers} servers in tools.pyi\n"
     stub = (kernel.folder / "tools.pyi").read_text()
     ast.parse(stub)

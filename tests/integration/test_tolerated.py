@@ -280,7 +280,7 @@ def test_every_handshake_version_is_spoken(version: str) -> None:
         assert mcp.one.echo("x").text == "x"
 
 
-def test_a_ping_is_answered_and_other_requests_are_refused_in_the_handshake_era() -> None:
+def test_a_ping_is_answered_and_what_was_not_declared_is_refused_in_the_handshake_era() -> None:
     with connected({"one": bad("asks=ping,sampling/createMessage", era="legacy")}) as mcp:
         assert mcp.one.ask("ping").data["answer"] == {"jsonrpc": "2.0", "id": "ask-3", "result": {}}
         [root] = mcp.one.ask("roots/list").data["answer"]["result"]["roots"]

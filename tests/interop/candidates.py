@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,9 @@ Definition = Mapping[str, Any]
 Start = Callable[[Path], AbstractContextManager[Definition]]
 """Makes a server ready to be loaded, at work in a folder; for as long as the `with` lasts."""
 
+SDKS = {"the official SDK 1.x": "sdk1", "the official SDK 2.x": "sdk2"}
+"""What the servers that are written for the tests stand for, and their environments."""
+
 TOKEN = "interoperability"
 """Of the Jupyter server that jupyter-mcp-server works on."""
 
@@ -38,8 +43,11 @@ class Candidate:
     start: Start
     tool: str
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """`{folder}` in one stands for where the server works."""
     answer: str = ""
     """A text that the outcome must hold; of the result, or of the tool's error."""
+    offline: str = ""
+    """A text of the outcome where what the server calls cannot be reached, which is no fault."""
     note: str = ""
 
     @property
@@ -49,16 +57,26 @@ class Candidate:
 
     @property
     def version(self) -> str:
-        """The version of the package that its environment asks for."""
-        for each in ENVIRONMENTS.values():
-            for wanted in each.requirements:
-                name, _, version = wanted.rpartition("@") if each.npm else wanted.partition("==")
-                if name == self.package:
-                    return version
-        return ""
+        """The version of the package that is installed."""
+        module, environments = self.package, list(ENVIRONMENTS.values())
+        if self.package in SDKS:
+            module, environments = "mcp", [ENVIRONMENTS[SDKS[self.package]]]
+        for each in environments:
+            for package in each.folder.glob(f"node_modules/{module}/package.json"):
+                return json.loads(package.read_text())["version"]
+            if not each.npm and any(re.match(rf"{re.escape(module)}\W", wanted) for wanted in each.requirements):
+                name = re.sub(r"[-.]", "_", module)
+                for folder in each.folder.glob(f"lib/python3*/site-packages/{name}-*.dist-info"):
+                    return folder.name.removeprefix(f"{name}-").removesuffix(".dist-info")
+        raise AssertionError(f"{self.package} is in no environment")
 
 
 # -- how they are started ---------------------------------------------------------------------------------------------
+
+
+def placed_in(folder: Path, value: Any) -> Any:
+    """The value, with the folder for `{folder}`."""
+    return value.replace("{folder}", str(folder)) if isinstance(value, str) else value
 
 
 def npm(env: str, script: str, *arguments: str) -> list[str]:
@@ -82,7 +100,8 @@ def child(command: Callable[[Path], list[str]], env: Mapping[str, str] | None = 
 
     def start(folder: Path) -> AbstractContextManager[Definition]:
         program, *arguments = command(folder)
-        return nullcontext({"command": program, "args": arguments, "cwd": str(folder), "env": dict(env or {})})
+        placed = {name: placed_in(folder, value) for name, value in (env or {}).items()}
+        return nullcontext({"command": program, "args": arguments, "cwd": str(folder), "env": placed})
 
     return start
 
@@ -146,7 +165,7 @@ def chromium() -> str:
 # -- which ------------------------------------------------------------------------------------------------------------
 
 EVERYTHING = "@modelcontextprotocol/server-everything"
-OFFLINE = "needs the network: the tool says so"
+NETWORK = "needs the network"
 CLOCK = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Kathmandu"}
 PLAYWRIGHT = ("--headless", "--no-sandbox", "--isolated")
 DUCK = ("--db-path", ":memory:", "--read-write")
@@ -181,10 +200,9 @@ def at(port: int) -> tuple[str, ...]:
     return ("--host", "127.0.0.1", "--port", str(port))
 
 
-def _sdk(env: str) -> list[Candidate]:
+def _sdk(title: str, env: str) -> list[Candidate]:
     call: dict[str, Any] = {"tool": "add", "arguments": {"a": 2, "b": 40}, "answer": "42"}
-    note = "tests/servers"
-    title = f"the official SDK {env[-1]}.x"
+    note = f"`tests/servers/{env}_server.py`"
     return [
         Candidate(title, "stdio", child(lambda _: own(env)), **call, note=note),
         Candidate(title, "HTTP", remote(lambda _, port: own(env, "--http", str(port)), "/mcp"), **call, note=note),
@@ -219,7 +237,7 @@ def _npm() -> list[Candidate]:
         Candidate(
             memory,
             "stdio",
-            child(lambda _: npm("npm", f"{memory}/dist/index.js")),
+            child(lambda _: npm("npm", f"{memory}/dist/index.js"), {"MEMORY_FILE_PATH": "{folder}/memory.json"}),
             "create_entities",
             {"entities": [{"name": "Ada", "entityType": "person", "observations": ["counts"]}]},
             "Ada",
@@ -238,7 +256,8 @@ def _npm() -> list[Candidate]:
             child(lambda _: npm("interop/chart", ".bin/mcp-server-chart")),
             "generate_pie_chart",
             {"data": [{"category": "a", "value": 1}]},
-            note=OFFLINE,
+            offline="Failed to generate chart",
+            note=NETWORK,
         ),
         Candidate(
             "@playwright/mcp",
@@ -261,7 +280,7 @@ def _npm() -> list[Candidate]:
                     "interop/playwright",
                     "@playwright/mcp/cli.js",
                     *PLAYWRIGHT,
-                    *("--executable-path", chromium(), *at(port)),
+                    *("--executable-path", chromium(), "--allowed-hosts", "*", *at(port)),
                 ),
                 "/mcp",
             ),
@@ -382,7 +401,7 @@ def _pypi() -> list[Candidate]:
             "stdio",
             child(lambda _: pypi("server-excel", "excel-mcp-server", "stdio")),
             "create_workbook",
-            {"path": "book.xlsx"},
+            {"path": "{folder}/book.xlsx"},
             "book.xlsx",
         ),
         Candidate(
@@ -398,7 +417,7 @@ def _pypi() -> list[Candidate]:
             "stdio",
             child(lambda _: pypi("interop/arxiv", "arxiv-mcp-server", "--storage-path", "papers")),
             "list_papers",
-            answer="0",
+            answer="total_papers",
         ),
         Candidate(
             "awslabs.aws-documentation-mcp-server",
@@ -406,13 +425,15 @@ def _pypi() -> list[Candidate]:
             child(lambda _: pypi("interop/aws-documentation", "awslabs.aws-documentation-mcp-server")),
             "search_documentation",
             {"search_phrase": "lambda"},
-            note=OFFLINE,
+            offline="Error searching AWS docs",
+            note=NETWORK,
         ),
         Candidate(
             "jupyter-mcp-server",
             "stdio",
             beside_jupyter,
             "list_files",
+            answer="Showing",
             note="beside a Jupyter server of its own",
         ),
         Candidate(
@@ -426,8 +447,8 @@ def _pypi() -> list[Candidate]:
 
 def _ext_apps() -> list[Candidate]:
     calls: dict[str, tuple[str, dict[str, Any], str]] = {
-        "basic-react": ("get-time", {}, "T"),
-        "basic-vanillajs": ("get-time", {}, "T"),
+        "basic-react": ("get-time", {}, "Z"),
+        "basic-vanillajs": ("get-time", {}, "Z"),
         "budget-allocator": ("get-budget-data", {}, "Marketing"),
         "cohort-heatmap": ("get-cohort-data", {}, "12 cohorts"),
         "debug": ("debug-log", {"type": "note", "payload": {}}, "Logged"),
@@ -444,4 +465,4 @@ def _ext_apps() -> list[Candidate]:
     ]
 
 
-CANDIDATES = (*_everything(), *_sdk("sdk1"), *_sdk("sdk2"), *_npm(), *_pypi(), *_ext_apps())
+CANDIDATES = (*_everything(), *(each for sdk in SDKS.items() for each in _sdk(*sdk)), *_npm(), *_pypi(), *_ext_apps())

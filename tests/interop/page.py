@@ -15,7 +15,7 @@ INTRODUCTION = """\
 
 ipymcp loaded each of these servers, over the transports that it offers, counted what it has, and called one tool. This
 page is written by `make interop`, which runs them all in environments of their own; no line of it is written by hand.
-The run had no network: a server that needs one says so in its answer. `make test` holds a smaller set in every run
+`make test` holds a smaller set in every run
 ([tests/integration/test_interoperability.py](../tests/integration/test_interoperability.py)), and `make conformance`
 the official suite.
 """

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipymcp import Mcp, McpError, ToolError
-from tests.interop.candidates import Candidate
+from ipymcp.tools.servers import ServerTools
+from tests.interop.candidates import Candidate, placed_in
 from tests.interop.features import FEATURES, SERVER, User
 
 __all__ = ["Row", "try_features", "try_out"]
@@ -42,23 +43,14 @@ def try_out(candidate: Candidate) -> Row:
         folder = Path(name)
         try:
             with candidate.start(folder) as definition, User(folder).connect(candidate.name, definition) as mcp:
-                return _look(candidate, mcp)
+                return _look(candidate, mcp, folder)
         except (McpError, AssertionError) as error:
             return Row(candidate, problem=_shortened(str(error)))
 
 
-def _look(candidate: Candidate, mcp: Mcp) -> Row:
+def _look(candidate: Candidate, mcp: Mcp, folder: Path) -> Row:
     server = mcp[candidate.name]
-    try:
-        outcome = server[candidate.tool].call(candidate.arguments).text
-    except ToolError as error:
-        outcome = error.result.text
-        told = "fails: "
-    except McpError as error:
-        outcome, told = str(error), "fails: "
-    else:
-        told = ""
-    found = candidate.answer in outcome
+    outcome, problem = _call(candidate, server, folder)
     return Row(
         candidate,
         era=mcp.servers[candidate.name].protocol_version,
@@ -66,9 +58,25 @@ def _look(candidate: Candidate, mcp: Mcp) -> Row:
         resources=len(server.resources),
         templates=len(server.resources.templates),
         prompts=len(server.prompts),
-        outcome=told + _shortened(candidate.answer or outcome),
-        problem="" if found else f"{candidate.tool} answers {_shortened(outcome)!r}, not {candidate.answer!r}",
+        outcome=outcome,
+        problem=problem,
     )
+
+
+def _call(candidate: Candidate, server: ServerTools, folder: Path) -> tuple[str, str]:
+    """What came of the candidate's call, in a word that is the same every time, and what is wrong with it."""
+    arguments = {name: placed_in(folder, value) for name, value in candidate.arguments.items()}
+    try:
+        outcome, how = server[candidate.tool].call(arguments).text, ""
+    except ToolError as error:
+        outcome, how = error.result.text, "the tool fails: "
+    except McpError as error:
+        outcome, how = str(error), "an error: "
+    if candidate.offline and candidate.offline in outcome:
+        return f"{how}{candidate.offline}", ""
+    if candidate.answer not in outcome:
+        return "", f"{candidate.tool} answers {_shortened(outcome)!r}, not {candidate.answer!r}"
+    return how + (candidate.answer.splitlines()[0] if candidate.answer else "an answer"), ""
 
 
 def try_features(candidate: Candidate) -> dict[str, str]:

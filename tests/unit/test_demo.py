@@ -160,7 +160,8 @@ newest_of_each_era = pytest.mark.parametrize("version", [HANDSHAKE_VERSIONS[-1],
 def test_a_handshake_is_answered_with_the_revision_asked_for_or_the_newest(connect, asked, answered):
     result = connect(answered, ask_for=asked).handshake_result
     assert result["protocolVersion"] == answered
-    assert result["capabilities"] == {"tools": {}, "logging": {}}
+    words = ("tools", "resources", "prompts", "completions", "logging")
+    assert result["capabilities"] == {word: {} for word in words}
     assert result["serverInfo"]["name"] == "ipymcp-demo"
 
 
@@ -444,7 +445,7 @@ def test_an_unsupported_version_is_refused_with_the_supported_one(connect):
     ("version", "method"),
     [
         ("2025-11-25", "server/discover"),
-        ("2025-11-25", "resources/list"),
+        ("2025-11-25", "roots/list"),
         ("2025-11-25", "subscriptions/listen"),
         (STATELESS, "initialize"),
         (STATELESS, "ping"),
@@ -569,3 +570,69 @@ def test_starting_imports_nothing_that_only_a_tool_needs():
     )
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+@both_eras
+def test_resources_and_templates_are_listed_and_read_in_the_words_of_the_revision(connect, version):
+    peer = connect(version)
+    resources = peer.ask("resources/list")["result"]["resources"]
+    [template] = peer.ask("resources/templates/list")["result"]["resourceTemplates"]
+    assert [resource["uri"] for resource in resources] == ["demo://penguins.csv", "demo://notes.md"]
+    assert all(("title" in resource) == (version >= "2025-06-18") for resource in [*resources, template])
+    result = peer.ask("resources/read", uri="demo://penguins.csv")["result"]
+    assert ("ttlMs" in result) == (version == STATELESS)
+    lines = result["contents"][0]["text"].splitlines()
+    assert lines[0].startswith("species,island,bill_length_mm")
+    assert len(lines) == 1 + 42
+    rows = peer.ask("resources/read", uri=template["uriTemplate"].replace("{species}", "Gentoo"))["result"]["contents"]
+    assert {row["species"] for row in json.loads(rows[0]["text"])} == {"Gentoo"}
+    assert "# Penguins" in peer.ask("resources/read", uri="demo://notes.md")["result"]["contents"][0]["text"]
+
+
+@pytest.mark.parametrize(("version", "code"), [("2025-11-25", -32002), (STATELESS, -32602)])
+def test_a_resource_that_is_not_there_is_refused_in_the_words_of_the_revision(connect, version, code):
+    error = connect(version).ask("resources/read", uri="demo://penguins/Emperor")["error"]
+    assert error == {
+        "code": code,
+        "message": "Resource not found: demo://penguins/Emperor",
+        "data": {"uri": "demo://penguins/Emperor"},
+    }
+
+
+@both_eras
+def test_the_prompt_is_listed_completed_and_given(connect, version):
+    peer = connect(version)
+    [prompt] = peer.ask("prompts/list")["result"]["prompts"]
+    assert [argument["name"] for argument in prompt["arguments"]] == ["species", "tone"]
+    result = peer.ask("prompts/get", name="describe", arguments={"species": "Adelie", "tone": "playful"})["result"]
+    text, rows = (message["content"] for message in result["messages"])
+    assert text["text"] == "Describe the Adelie penguins in a playful tone, in three sentences, by these rows."
+    assert rows["resource"]["uri"] == "demo://penguins/Adelie"
+    for reference, argument, typed, values in [
+        ({"type": "ref/prompt", "name": "describe"}, "species", "", ["Adelie", "Chinstrap", "Gentoo"]),
+        ({"type": "ref/prompt", "name": "describe"}, "tone", "play", ["playful"]),
+        ({"type": "ref/resource", "uri": "demo://penguins/{species}"}, "species", "g", ["Gentoo"]),
+        ({"type": "ref/resource", "uri": "demo://penguins/{species}"}, "tone", "", []),
+    ]:
+        completion = peer.ask("completion/complete", ref=reference, argument={"name": argument, "value": typed})
+        assert completion["result"]["completion"]["values"] == values
+
+
+@newest_of_each_era
+@pytest.mark.parametrize(
+    ("method", "params", "message"),
+    [
+        ("resources/list", {"cursor": "2"}, "unknown cursor: the list fits on one page"),
+        ("resources/read", {}, "uri is missing"),
+        ("prompts/get", {"name": "nope"}, "Unknown prompt: nope"),
+        ("prompts/get", {"name": "describe"}, "species must be one of Adelie, Chinstrap, Gentoo"),
+        (
+            "prompts/get",
+            {"name": "describe", "arguments": {"species": "Adelie", "tone": "grim"}},
+            "tone must be one of plain, playful",
+        ),
+        ("completion/complete", {}, "ref or argument is missing"),
+    ],
+)
+def test_what_cannot_be_read_or_given_is_refused(connect, version, method, params, message):
+    assert connect(version).ask(method, **params)["error"] == {"code": -32602, "message": message}

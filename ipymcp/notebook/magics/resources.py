@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_RESOURCES = """List the resources of the servers that are ready, and the templates of resources.
+_RESOURCES = """List the resources of the servers that are ready, and their templates.
 
     %mcp resources                all
     %mcp resources fs             those of one server
