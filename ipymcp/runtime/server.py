@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
 from ipymcp.runtime import catalog as catalogs
-from ipymcp.runtime.calls import CallOptions
+from ipymcp.runtime.calling import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
 from ipymcp.runtime.health import check, watch_health
