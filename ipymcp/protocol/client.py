@@ -37,6 +37,7 @@ from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from msgspec import Raw
 
@@ -191,6 +192,10 @@ class Client:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
             self.give_up(slot, "the host stopped waiting")
+
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, none of the questions now in flight runs out of time; on the loop thread."""
+        return self._clocks.held(None)
 
     async def check(self, timeout: float) -> None:
         """Ask something cheap, to see that the server is there. Raises as `request` does."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
 from ipymcp.runtime import catalog as catalogs
-from ipymcp.runtime.calls import CallOptions
+from ipymcp.runtime.calling import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
 from ipymcp.runtime.health import check, watch_health
@@ -177,6 +177,8 @@ class ServerSession:
                 f"cannot be reached since {since}", server=self.name, hint="it is looked for; %mcp shows"
             )
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
+        if self.state is State.RESTARTING:
+            raise ConnectionLost("is restarting", server=self.name, hint=hint)
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
 
     @property
@@ -403,6 +405,8 @@ class ServerSession:
                 for call in list(self._services.running.values()):
                     if call.session is self:
                         clocks.enter_context(call.owing())
+                if self._link is not None:
+                    clocks.enter_context(self._link.client.held())
                 if self.start_under_way is not None:
                     await clocks.enter_async_context(self.start_under_way.paused())
                 yield

@@ -15,7 +15,8 @@ Tools
   grow(uri)                      one more resource, and says so; forget(uri) the other way round
   add_prompt(name)               one more prompt, and says so
   end_listening()                ends all subscriptions/listen, with their results
-  work(steps, ask, fail, is_error, forever)   a task: steps of `poll` each; asks for a name; fails; reports an error
+  work(steps, ask, fail, is_error, forever)   a task: steps of `poll` each; asks the user for a name,
+                                 or the model ("sampling"); fails; reports an error
   counts()                       {"methods": {method: how often}, "cancelled": [task ids], "wanted": [filters]}
 """
 
@@ -288,7 +289,9 @@ class Server:
         if self.era == "legacy":
             return state
         if task.status == "input_required":
-            state["inputRequests"] = {"name": {"method": "elicitation/create", "params": QUESTION}}
+            asks_model = task.arguments["ask"] == "sampling"
+            method, params = ("sampling/createMessage", PROMPT) if asks_model else ("elicitation/create", QUESTION)
+            state["inputRequests"] = {"name": {"method": method, "params": params}}
         elif task.status == "completed":
             state["result"] = task.result()
         elif task.status == "failed":
@@ -327,6 +330,7 @@ QUESTION = {
     "message": "Who is it for?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
 }
+PROMPT: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": "Who?"}}], "maxTokens": 10}
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ class Outgoing:
         yield from self._token(request)
         if fault := self._specification.fault("client request", request.revision, method, message):
             yield "message", fault
-        if request.revision == STATELESS:
+        if request.revision == STATELESS and method != "tasks/update":
             yield from (("rounds", text) for text in retry_faults(session, request, self._specification))
         session.sent.setdefault(request.id, request)
         if method == "initialize":
