@@ -96,6 +96,8 @@ class Client:
         self.capabilities: dict[str, Any] = {}
         self.server_info: dict[str, Any] = {}
         self.instructions: str | None = None
+        self.tools_ttl: float | None = None
+        """Seconds for which the tools listed last are fresh, where the server says so."""
 
     @property
     def in_flight(self) -> int:
@@ -203,7 +205,7 @@ class Client:
 
     async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
         """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
-        tools = (await list_all(self, TOOLS, timeout=timeout)).items
+        tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
         return self._headers.learn(tools, self._listener.noise)

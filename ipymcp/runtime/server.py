@@ -197,6 +197,13 @@ class ServerSession:
         """How patient the host is."""
         return self._services.timing
 
+    def look_at_tools(self) -> None:
+        """Somebody looks at its tools: once the time that it gave for them has passed, they are listed again."""
+        link = self._link
+        if self.client is not None and link is not None and time.monotonic() >= link.tools_stale_at:
+            link.tools_stale_at = float("inf")
+            self._services.loop.call(link.tools_dirty.set)
+
     def emit(self, event: Event) -> None:
         """Tell the host's subscribers."""
         self._services.events.emit(event)
@@ -333,6 +340,8 @@ class ServerSession:
 
     def adopt(self, definitions: list[ToolDefinition]) -> None:
         """These are its tools now."""
+        if self._link is not None:
+            self._link.tools_listed()
         old = self.catalog
         new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
