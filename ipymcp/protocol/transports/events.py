@@ -111,7 +111,7 @@ class EventParser:
         if is_data and len(self._line) + len(self._data or b"") > self._limit + 6:
             line, self._line = self._line, bytearray()
             self._line_is_dropped = True
-            self._dropped_is_data = line[4:5] == b":"
+            self._dropped_is_data = line.startswith(b"data:")
             self._add_data(line, events)
         elif not is_data and len(self._line) > _LONGEST_FIELD:
             self._line.clear()
