@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Read", "complete", "get_prompt", "read_resource", "subscribe", "unsubscribe"]
 
+_UNDECLARED = "2024-11-05"
+"""The last revision in which a server completes without declaring that it does."""
+
 
 class Read(NamedTuple):
     """A resource as it was read."""
@@ -77,7 +80,7 @@ async def complete(
     Raises:
         McpError: As `Client.request`.
     """
-    if "completions" not in client.capabilities:
+    if "completions" not in client.capabilities and client.era.version > _UNDECLARED:
         return []
     body: dict[str, Any] = {"ref": reference, "argument": {"name": argument, "value": typed}}
     if others and client.era.version >= "2025-06-18":
