@@ -186,10 +186,14 @@ class Client:
             RpcError: The server refused.
             ConnectionLost: It went away.
         """
+        return (await self.exchange(method, body, timeout=timeout))[0]
+
+    async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
+        """As `request`; also whether it took input rounds, so that the answer depends on more than the question."""
         slot, future = questions.put(self.ask, method, body)
         try:
             async with self._clocks.limit(slot, timeout):
-                return await future
+                return await future, slot.retry is not None
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:

@@ -30,7 +30,7 @@ class Read(NamedTuple):
     raw: Raw
     """The JSON of the `result` object of `resources/read`."""
     ttl: float
-    """Seconds for which it is fresh; 0 where the server does not say."""
+    """Seconds for which it is fresh; 0 where the server does not say, or asked for input first."""
 
 
 async def read_resource(client: Client, uri: str, *, timeout: float | None) -> Read:
@@ -40,9 +40,9 @@ async def read_resource(client: Client, uri: str, *, timeout: float | None) -> R
         ProtocolError: The answer is none.
         McpError: As `Client.request`.
     """
-    raw = await client.request("resources/read", wire.encode({"uri": uri}), timeout=timeout)
+    raw, is_for_us_alone = await client.exchange("resources/read", wire.encode({"uri": uri}), timeout=timeout)
     result = shaped(raw, wire.ReadResourceResult, "resources/read")
-    return Read(raw, max(0.0, (result.ttlMs or 0.0) / 1000))
+    return Read(raw, 0.0 if is_for_us_alone else max(0.0, (result.ttlMs or 0.0) / 1000))
 
 
 async def get_prompt(client: Client, name: str, arguments: Mapping[str, str], *, timeout: float | None) -> Raw:

@@ -392,8 +392,8 @@ def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: 
 
 def test_resources_are_listed_read_and_subscribed_to(kernel: Kernel) -> None:
     title, names, *rows = text(kernel, "%mcp resources demo").splitlines()
-    assert (title, names.split()) == ("MCP resources", ["server", "resource", "name", "type", "description"])
-    assert [row.split()[:2] for row in rows] == [["demo", uri] for uri in (CSV, NOTES, BIRDS)]
+    assert (title, names.split()) == ("MCP resources", ["resource", "server", "name", "type", "description"])
+    assert [row.split()[:2] for row in rows] == [[uri, "demo"] for uri in (CSV, NOTES, BIRDS)]
     assert text(kernel, "%mcp resources *.csv").count("demo://") == 1
     assert text(kernel, "r = %mcp read demo demo://penguins.csv\nlen(r.df)") == "42"
     assert "# Penguins" in done(kernel, "%mcp read demo notes.md").result["text/markdown"]
