@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ipymcp.errors import CallError, ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
-from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter, TaskCall
+from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
+from ipymcp.runtime.calls import Call
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
@@ -27,6 +28,7 @@ from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
+from ipymcp.runtime.task_calls import TaskCall
 from ipymcp.state.store import Store
 from ipymcp.version import __version__
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.files import from_mapping, read
 from ipymcp.errors import UnknownName
+from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.runtime.names import identifier, nearest
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     Raises:
         ConfigError: The address is none.
     """
+    parse_address(url)
     if name is None:
         host = urlsplit(url).hostname or ""
         labels = host.split(".")
         known = [label for label in (labels[:-1] or labels) if label not in _NO_NAMES]
         name = identifier(known[-1]) if known and not host.replace(".", "").isdigit() else "remote"
-    return from_mapping({name: {"url": url}})[name].replace(origin="cell")
+    return from_mapping({name: {"url": url}}, origin="cell")[name]
 
 
 def gather(

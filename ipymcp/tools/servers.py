@@ -85,6 +85,7 @@ class ServerTools(Live):
 
     def _table(self) -> Table:
         session, factory, filters = self._session(), self._mcp._factory, self._mcp._filters
+        session.look_at_tools()
         entries = self._mcp._host.browse(session).tools.values()
         note = not_running(session) if session.client is None else ""
         shown = [entry for entry in entries if filters.forbidding(entry) is None]

@@ -280,15 +280,17 @@ def test_every_handshake_version_is_spoken(version: str) -> None:
         assert mcp.one.echo("x").text == "x"
 
 
-def test_a_ping_is_answered_and_other_requests_are_refused_in_the_handshake_era() -> None:
+def test_a_ping_is_answered_and_what_was_not_declared_is_refused_in_the_handshake_era() -> None:
     with connected({"one": bad("asks=ping,sampling/createMessage", era="legacy")}) as mcp:
         assert mcp.one.ask("ping").data["answer"] == {"jsonrpc": "2.0", "id": "ask-3", "result": {}}
-        for method in ("roots/list", "elicitation/create", "no/such"):
+        [root] = mcp.one.ask("roots/list").data["answer"]["result"]["roots"]
+        assert root["uri"] == Path.cwd().as_uri()
+        for method in ("sampling/createMessage", "no/such"):
             answer = mcp.one.ask(method).data["answer"]
             assert answer["error"] == {"code": -32601, "message": f"{method} is not supported by this host"}
         answers = mcp.one.seen().data["answers"]
         assert {answer["id"]: "result" in answer for answer in answers[:2]} == {"ask-1": True, "ask-2": False}
-        assert "the server asked for roots/list, which this host does not offer" in log_of(mcp, "one", "host")
+        assert "the server asked for no/such, which this host does not offer" in log_of(mcp, "one", "host")
 
 
 def test_a_request_of_the_server_is_not_answered_in_the_stateless_era() -> None:

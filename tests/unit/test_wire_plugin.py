@@ -20,7 +20,7 @@ from ipymcp.protocol.rpc import Peer
 class Client:
     _peer = Peer()
     def _send(self, frame): pass
-    async def shake_hands(self): pass
+    def shake_hands(self): pass
 """
 
 
