@@ -3,6 +3,7 @@
     McpError
     ├── ConfigError                      a file or a definition is wrong: mend it
     ├── UnknownName                      no such server or tool (also an AttributeError and a KeyError)
+    ├── SecretError                      a secret is unknown, or cannot be read or kept
     ├── PolicyError                      a rule forbids it, or nobody agreed to it: %mcp policy explain
     ├── LoopError                        called where waiting would deadlock, or in a forked child
     ├── ServerError                      the server cannot be used now: start it, or read its log
@@ -22,14 +23,18 @@
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
         └── ResultTooLarge               the answer is over max_result_bytes
 
-Every error carries `.server`, `.tool` and `.hint` (each may be None). In IPython it renders as two lines, the message
-and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole traceback back.
+Every error carries `.server`, `.tool` and `.hint` (each may be None), with secrets masked. In IPython it renders as two
+lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
+traceback back.
 """
 
 from __future__ import annotations
 
 import linecache
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from ipymcp.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +58,7 @@ __all__ = [
     "ProtocolError",
     "ResultTooLarge",
     "RpcError",
+    "SecretError",
     "ServerError",
     "ServerStopped",
     "StartError",
@@ -78,11 +84,12 @@ class McpError(Exception):
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
     ) -> None:
+        message = mask(message)
         super().__init__(message)
         self.message = message
         self.server = server
         self.tool = tool
-        self.hint = hint
+        self.hint = mask(hint) if hint else hint
         self.line: str | None = None
         """The `%mcp` line that failed, where a magic raised this."""
 
@@ -100,16 +107,24 @@ class McpError(Exception):
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
-        """What IPython calls for the lines to show; missing where it is to show the whole traceback itself."""
-        if McpError.full_tracebacks:
+        """What IPython calls for the lines to show."""
+        if not McpError.full_tracebacks:
+            return self._two_lines
+        if "IPython.core.getipython" not in sys.modules:
             raise AttributeError("_render_traceback_")
-        return self._two_lines
+        return self._whole
 
     def _two_lines(self) -> list[str]:
         line = self.line or _cell_line(self.__traceback__)
         second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
         first = f"{type(self).__name__}: {self}"
-        return [first, f"  {second}"] if second else [first]
+        return [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+
+    def _whole(self) -> list[str]:
+        """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""
+        shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
+        lines: list[str] = shell.InteractiveTB.structured_traceback(type(self), self, self.__traceback__)
+        return [mask(line) for line in lines]
 
 
 def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:
@@ -132,6 +147,10 @@ def _cell_line(traceback: TracebackType | None) -> str | None:
 
 class ConfigError(McpError):
     """A config file or a server definition is wrong. The message names the file and the key."""
+
+
+class SecretError(McpError):
+    """A secret is not known, or cannot be read or kept. The hint says what helps."""
 
 
 class UnknownName(McpError, AttributeError, KeyError):

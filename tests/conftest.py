@@ -75,6 +75,15 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where hosts of this process, and of those it starts, keep what outlives them."""
+    folder = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("IPYMCP_STATE_DIR", str(folder))
+    monkeypatch.setenv("IPYMCP_KEYRING", "off")
+    return folder
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fails the test that leaves a child process of this process, or one of ipymcp's threads."""
     me = psutil.Process()

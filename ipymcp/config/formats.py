@@ -100,6 +100,7 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         inherit_env=_inherit_env(entry),
         max_result_bytes=entry.size("max_result_bytes", 64_000_000),
         disabled=entry.flag("disabled", default=False),
+        lazy=entry.flag("lazy", default=False),
         health_interval=entry.seconds("health_interval", 60.0),
         log_lines=entry.size("log_lines", 1000, of="lines"),
         origin=origin,

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
 from ipymcp.runtime.states import State
 from ipymcp.tools.sanitize import text as escaped
@@ -151,6 +152,9 @@ class LoadDisplay:
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
         state = session.state.value
+        if session.is_lazy:
+            count = len(session.catalog.tools)
+            return "✓", "#2a8a4a", session.name, f"lazy, {count:,} tool{'' if count == 1 else 's'}; starts when called"
         if session.state is State.READY:
             count = len(session.catalog.tools)
             return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}"
@@ -168,8 +172,8 @@ def _bar(call: Call[Any], *, ended: bool) -> tuple[str, str]:
         return name, escaped(name)
     done, total = progress.progress, progress.total
     share = min(max(done / total, 0.0), 1.0) if total else None
-    amount = f"{done:g}/{total:g}" if total else f"{done:g}"
-    message = (progress.message or "")[:80]
+    amount = f"{done:g}/{total:g}" if total else f"{done:g}" + (" s" if call.task else "")
+    message = masks.head(progress.message or "", 80)
     words = " ".join(part for part in (amount, message) if part)
     filled = round(_BAR * share) if share is not None else 0
     bar = "" if share is None or ended else f" [{'#' * filled}{'.' * (_BAR - filled)}]"

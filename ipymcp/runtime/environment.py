@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipymcp.config.sensitive import secret_variables
 from ipymcp.errors import CommandNotFound, StartError
+from ipymcp.masking import masks
 from ipymcp.protocol.transports.process import Launch
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
     if not os.path.isdir(cwd):
         raise StartError(f"its folder does not exist: {cwd}", hint="mend cwd in its definition")
     env = _environment(definition)
+    masks.add(*secret_variables(env))
     if definition.command in _OWN_PYTHON and definition.origin in ("cell", "script"):
         program = sys.executable
     else:

@@ -24,14 +24,14 @@ from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
+from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
 from ipymcp.runtime.task_calls import TaskCall
-from ipymcp.state.db import Database
-from ipymcp.state.folder import state_folder
 from ipymcp.state.history import History
+from ipymcp.state.store import Store
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import Client
-    from ipymcp.protocol.oauth.store import TokenStore
-    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.catalog import Catalog, ToolEntry
 
 __all__ = ["Host"]
 
@@ -55,12 +54,9 @@ class Host:
     Args:
         folder: Where servers run unless their definition says otherwise; the working folder by default.
         timing: How patient it is with them.
-        tokens: Where logins are kept; in memory, where none is given.
     """
 
-    def __init__(
-        self, folder: str | None = None, timing: Timing | None = None, tokens: TokenStore | None = None
-    ) -> None:
+    def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
@@ -71,11 +67,13 @@ class Host:
         self.running: dict[int, Call[Any]] = {}
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
+        self.notices = Notices()
+        self.state = Store(self.notices.add)
+        """What outlives the kernel."""
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
-        self._state: Database | None = None
-        self.history = History(lambda: self.state, self._later, self._notebook)
-        self.guard = Guard(self.loop, self.desk, lambda: self.state)
+        self.history = History(lambda: self.state.database, self._later, self._notebook)
+        self.guard = Guard(self.loop, self.desk, lambda: self.state.database)
         self._calls = CallServices(self.loop, self.handlers, self.running, self.answers, self.history)
         self._services = Services(
             loop=self.loop,
@@ -89,7 +87,7 @@ class Host:
             answers=self.answers,
             running=self.running,
             guard=self.guard,
-            token_store=tokens,
+            store=self.state,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -147,13 +145,15 @@ class Host:
 
     async def _have(self, definition: ServerDefinition) -> ServerSession:
         old = self.sessions.get(definition.name)
-        if old is not None and old.definition == definition:
-            if not definition.disabled:
+        if old is not None and old.definition.replace(lazy=definition.lazy) == definition:
+            if not (definition.disabled or (definition.lazy and old.is_lazy)):
                 old.start()
             return old
         session = ServerSession(definition, self._services)
+        self.state.known.loaded(definition)
+        is_lazy = definition.lazy and not definition.disabled and await session.be_lazy()
         self.sessions = {**self.sessions, definition.name: session}
-        if not definition.disabled:
+        if not definition.disabled and not is_lazy:
             session.start(instead_of=old)
         elif old is not None:
             await old.stop()
@@ -243,7 +243,7 @@ class Host:
         entry = session.catalog.find(tool)
         if entry is not None:
             return entry
-        if session.client is None:
+        if session.client is None and not session.is_lazy:
             session.require()
         hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
@@ -253,10 +253,21 @@ class Host:
         if not session.is_settled:
             self.loop.run(session.settled())
 
-    async def asettle(self, session: ServerSession) -> None:
+    def wake(self, session: ServerSession) -> None:
+        """As `settle`, for a server that is to be used: one that is lazy is started."""
+        if session.is_lazy or not session.is_settled:
+            self.loop.run(session.awake())
+
+    async def awake(self, session: ServerSession) -> None:
         """The same, awaited on the caller's loop."""
-        if not session.is_settled:
-            await self.loop.arun(session.settled())
+        if session.is_lazy or not session.is_settled:
+            await self.loop.arun(session.awake())
+
+    def browse(self, session: ServerSession) -> Catalog:
+        """What a server has, or had when it last ran; nothing is started."""
+        if session.client is None and not session.catalog.tools and not session.is_moving:
+            session.remember(self.state.known.catalog(session.digest))
+        return session.catalog
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -306,13 +317,6 @@ class Host:
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
-    @property
-    def state(self) -> Database:
-        """What outlives the kernel."""
-        if self._state is None:
-            self._state = Database(state_folder() / "state.db")
-        return self._state
-
     def _later(self, delay: float, function: Callable[[], None]) -> bool:
         if not self.loop.is_running:  # in a forked child
             return False
@@ -324,8 +328,7 @@ class Host:
 
     def _close_state(self) -> None:
         self.history.flush()
-        if self._state is not None:
-            self._state.close()
+        self.state.close()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -355,8 +358,8 @@ class Host:
         if not self.loop.is_running:
             return
         self.loop.freeze()
-        self._reaper.end_all([session.close_input for session in self.sessions.values()])
         self._close_state()
+        self._reaper.end_all([session.close_input for session in self.sessions.values()])
 
     def close_in_fork(self) -> None:
         """In a forked child: the servers are the parent's. Let go of their pipes."""

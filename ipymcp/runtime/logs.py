@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from ipymcp.masking import mask
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -89,6 +91,7 @@ class RollingLog:
         return tuple([text for text in said if text][-count:])
 
     def _append(self, now: float, source: str, level: str, text: str) -> None:
+        text = mask(text)
         if len(text) > MAX_LINE:
             text = f"{text[:MAX_LINE]}… ({len(text):,} characters)"
         self.total += 1

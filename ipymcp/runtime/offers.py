@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.state.known import KnownServers
 
 __all__ = ["Kind", "Offers"]
 
@@ -63,10 +64,12 @@ class Offers:
     Args:
         session: Whose catalog is filled.
         client: The connection.
+        known: Where what was listed is kept.
     """
 
-    def __init__(self, session: ServerSession, client: Client) -> None:
+    def __init__(self, session: ServerSession, client: Client, known: KnownServers) -> None:
         self._session = session
+        self._known = known
         self._client = client
         self._lists: dict[Kind, _List] = {"resources": _List(), "templates": _List(), "prompts": _List()}
         self._reads: OrderedDict[str, tuple[float, Raw]] = OrderedDict()
@@ -119,12 +122,15 @@ class Offers:
         session = self._session
         if kind == "prompts":
             prompts, ttl = await pages.list_all(self._client, pages.PROMPTS, timeout=timeout)
+            self._known.listed(session.digest, kind, prompts)
             session.catalog = session.catalog.with_prompts(session.name, prompts, self._noise)
         elif kind == "templates":
             templates, ttl = await pages.list_all(self._client, pages.TEMPLATES, timeout=timeout)
+            self._known.listed(session.digest, kind, templates)
             session.catalog = session.catalog.with_templates(templates, self._noise)
         else:
             resources, ttl = await pages.list_all(self._client, pages.RESOURCES, timeout=timeout)
+            self._known.listed(session.digest, kind, resources)
             session.catalog = session.catalog.with_resources(resources, self._noise)
         if ttl:
             return max(ttl, _LEAST_TTL)

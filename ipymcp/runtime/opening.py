@@ -65,19 +65,21 @@ class Opener:
             return await self._open(way, era, start)
         digest = self._definition.digest()
         link = None
-        remembered = self._services.eras.pop(digest, None)
+        known = self._services.store.known
+        remembered = await known.era(digest)
         if remembered is not None:
+            known.forget_era(digest)
             try:
                 link = await self._open(way, remembered, start)
             except (ConnectionLost, HttpError, ProtocolError, RpcError) as error:
                 if way != "stdio" and isinstance(error, ConnectionLost):
-                    self._services.eras[digest] = remembered  # it is not there: that says nothing of its era
+                    known.keep_era(digest, remembered)  # it is not there: that says nothing of its era
                     raise
                 self._say(f"it does not answer as it did before ({error.message}); asking anew")
         if link is None:
             link = await self._find_out(way, start)
         if link.client.era_was_answered:
-            self._services.eras[digest] = "modern" if link.client.era.kind == "stateless" else "legacy"
+            known.keep_era(digest, "modern" if link.client.era.kind == "stateless" else "legacy")
         return link
 
     async def _find_out(self, way: Way, start: Start) -> Link:

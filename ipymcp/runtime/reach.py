@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from ipymcp.config.sensitive import sensitive
+from ipymcp.masking import masks
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime.environment import launch
 
@@ -44,6 +46,7 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     Raises:
         McpError: The definition cannot be used: no such program or folder, no address, no header.
     """
+    masks.add(*sensitive(definition))
     if way == "stdio":
         return StdioTransport(
             launch(definition, services.folder),
@@ -78,7 +81,7 @@ def authorizer(definition: ServerDefinition, user: LoginUser, services: Services
     given = dict(definition.auth)
     kind, scopes = given.pop("type", "oauth"), tuple(given.pop("scopes", ()))
     settings = OAuthSettings(grant="authorization_code" if kind == "oauth" else kind, scopes=scopes, **given)
-    return OAuth(url, settings, services.tokens, user, fetch, definition=definition.digest())
+    return OAuth(url, settings, services.store.tokens, user, fetch, definition=definition.digest())
 
 
 def login_extension(definition: ServerDefinition) -> str | None:

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped, TrustError
+from ipymcp.masking import mask
 from ipymcp.policy.rules import rights_of
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calling import CallOptions
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.link import Link
     from ipymcp.runtime.offers import Offers
     from ipymcp.runtime.services import Services, Timing
+    from ipymcp.state.known import Definitions
 
 __all__ = ["ServerSession"]
 
@@ -63,6 +65,9 @@ class ServerSession:
         self.log = RollingLog(definition.name, definition.log_lines)
         self.client: Client | None = None
         """Set while there is a connection, even to a server that cannot be reached just now."""
+        self.is_lazy = False
+        """Whether it waits, stopped, for its first call; what it has is known from before."""
+        self.digest = definition.digest()
         self.error: McpError | None = None
         """Why it is in the state `error`, or `needs_auth` without a connection."""
         self.last_error = ""
@@ -74,7 +79,7 @@ class ServerSession:
         self.numbers = itertools.count(1)
         """Of its connections."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
-        self.rights = rights_of(definition)
+        self.rights = rights_of(definition, self.digest)
         """What its definition says of its tools."""
         self._services = services
         self._link: Link | None = None
@@ -121,7 +126,7 @@ class ServerSession:
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
             self.subscriptions = instead_of.subscriptions.move_to(self)
-        self.error = None
+        self.error, self.is_lazy = None, False
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
 
@@ -139,7 +144,7 @@ class ServerSession:
             self._link = None if self._link is link else self._link
         await self._end_predecessor()
         if self._owner is owner:
-            self.error = None
+            self.error, self.is_lazy = None, False
             if state is State.DISABLED:  # it lists nothing
                 self.catalog = catalogs.EMPTY
             self._move(state)
@@ -160,6 +165,28 @@ class ServerSession:
             if self._changed is None:
                 self._changed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
+
+    async def awake(self) -> None:
+        """Wait until it can be used, or cannot: as `settled`, and one that is lazy is started."""
+        if self.is_lazy:
+            self.start()
+        await self.settled()
+
+    async def be_lazy(self) -> bool:
+        """Wait for the first call with what it had when it last ran. False: nobody knows what it has."""
+        definitions = await self._services.store.known.acatalog(self.digest)
+        if "tools" not in definitions:
+            return False
+        self.remember(definitions)
+        self.is_lazy = True
+        return True
+
+    def remember(self, definitions: Definitions) -> None:
+        """These it had when it last ran."""
+        catalog = self.catalog.with_tools(self.name, definitions.get("tools", ()), _no_noise)
+        catalog = catalog.with_resources(definitions.get("resources", ()), _no_noise)
+        catalog = catalog.with_templates(definitions.get("templates", ()), _no_noise)
+        self.catalog = catalog.with_prompts(self.name, definitions.get("prompts", ()), _no_noise)
 
     # -- for callers, from any thread ---------------------------------------------------------------------------------
 
@@ -201,6 +228,13 @@ class ServerSession:
     def timing(self) -> Timing:
         """How patient the host is."""
         return self._services.timing
+
+    def look_at_tools(self) -> None:
+        """Somebody looks at its tools: once the time that it gave for them has passed, they are listed again."""
+        link = self._link
+        if self.client is not None and link is not None and time.monotonic() >= link.tools_stale_at:
+            link.tools_stale_at = float("inf")
+            self._services.loop.call(link.tools_dirty.set)
 
     def emit(self, event: Event) -> None:
         """Tell the host's subscribers."""
@@ -257,8 +291,8 @@ class ServerSession:
         failures, was_ready = 0, False
         while True:
             try:
-                digest = await self._services.guard.trust.require(self.definition)
-                self.rights = rights_of(self.definition, digest)
+                self.digest = await self._services.guard.trust.require(self.definition)
+                self.rights = rights_of(self.definition, self.digest)
                 link = await self._start(opener)
             except TrustError as error:
                 self._give_up(State.NEEDS_TRUST, self.explain(error))
@@ -301,6 +335,7 @@ class ServerSession:
 
     def _give_up(self, state: State, failure: McpError) -> None:
         self.error = failure
+        self._services.store.known.moved(self.digest, "error", failure.message)
         self.log.add("host", "error", failure.message)
         self._move(state, failure.message)
 
@@ -308,6 +343,7 @@ class ServerSession:
         """Without a connection: wait until it is time to look for the server again, or somebody wants it."""
         self._look_again.clear()
         self.away_since = self.away_since or time.time()
+        self._services.store.known.moved(self.digest, "unreachable", failure.message)
         self._move(State.UNREACHABLE, failure.message)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._services.timing.unreachable):
@@ -316,6 +352,7 @@ class ServerSession:
     async def _live(self, link: Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
         self.client, self.away_since = link.client, None
+        self._services.store.known.connected(self.digest, self.protocol_version, link.client.instructions or "")
         self._move(State.READY)
         reason = "the server was stopped"
         timing = self._services.timing
@@ -348,6 +385,9 @@ class ServerSession:
             PolicyError: It is starting, and is not what the lock file says.
         """
         await self._services.guard.examine(self, definitions)
+        self._services.store.known.listed(self.digest, "tools", definitions)
+        if self._link is not None:
+            self._link.tools_listed()
         old = self.catalog
         new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
@@ -376,7 +416,7 @@ class ServerSession:
             return
         text = f"{reason}: opening the session anew by the handshake"
         self.log.add("host", "warning", text)
-        self._services.eras[self.definition.digest()] = "legacy"
+        self._services.store.known.keep_era(self.digest, "legacy")
         self._is_reopening, self.client = True, None
         self._move(State.RESTARTING, text)
         link.ended.set_result(f"{reason}: the session was opened anew by the handshake; call it again")
@@ -386,7 +426,7 @@ class ServerSession:
         if self.client is None or self.state is State.UNREACHABLE:
             return
         self.away_since = time.time()
-        self.last_error = reason
+        self.last_error = mask(reason)
         self.log.add("host", "warning", reason)
         self._move(State.UNREACHABLE, reason)
         if self._link is not None:
@@ -442,4 +482,8 @@ class ServerSession:
     def tell(self, detail: str) -> None:
         """News of the state it is in."""
         if not self._is_replaced:
-            self._services.events.emit(ServerChanged(self.name, self.state.value, detail))
+            self._services.events.emit(ServerChanged(self.name, self.state.value, mask(detail)))
+
+
+def _no_noise(text: str) -> None:
+    """What was wrong with a catalog was said when it was listed."""

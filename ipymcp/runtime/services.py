@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ipymcp.protocol.eras import Identity
-    from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.oauth.store import TokenStore
     from ipymcp.runtime.answers import Answers
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.events import Events
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
+    from ipymcp.state.store import Store
 
 __all__ = ["Services", "Timing"]
 
@@ -64,20 +63,9 @@ class Services:
     """The calls now in progress, of all sessions."""
     guard: Guard
     """What may run, and what may be called."""
-    token_store: TokenStore | None = None
-    """Where logins are kept; made at the first, in memory, where none is given."""
-    eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
-    """The era each definition answered in, by its digest."""
+    store: Store
+    """What outlives the kernel."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
-
-    @property
-    def tokens(self) -> TokenStore:
-        """Where logins are kept."""
-        if self.token_store is None:
-            from ipymcp.protocol.oauth.store import MemoryTokenStore
-
-            self.token_store = MemoryTokenStore()
-        return self.token_store
 
     @property
     def starts(self) -> asyncio.Semaphore:

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ipymcp.masking import mask
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
@@ -96,7 +97,6 @@ class History:
         database: Gives where they are kept; not called before there is something to keep.
         later: Has a function called after some seconds, from any thread; whether it will be.
         notebook: Gives the notebook's path.
-        mask: Takes secrets out of a text.
     """
 
     def __init__(
@@ -104,7 +104,6 @@ class History:
         database: Callable[[], Database],
         later: Callable[[float, Callable[[], None]], bool],
         notebook: Callable[[], str],
-        mask: Callable[[str], str] = str,
     ) -> None:
         self.mode: HistoryMode = "sizes"
         """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
@@ -115,7 +114,6 @@ class History:
         self._database = database
         self._later = later
         self._notebook = notebook
-        self._mask = mask
         self._pending: deque[Record] = deque()
         self._is_due = False
         self._since_pruned = _PRUNE_EVERY
@@ -201,7 +199,7 @@ class History:
             record.tool,
             len(record.arguments),
             record.received,
-            self._mask(_failure(record)),
+            mask(_failure(record)),
             notebook,
             record.cell,
             self._kept(record.arguments) if values else None,
@@ -210,7 +208,7 @@ class History:
 
     def _kept(self, value: bytes | Raw) -> bytes:
         text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
-        return self._mask(text).encode("utf-8", "replace")
+        return mask(text).encode("utf-8", "replace")
 
 
 def _light(record: Record) -> Record:

@@ -33,6 +33,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             digest TEXT NOT NULL,
             kind TEXT NOT NULL,  -- tools, resources, templates, prompts
             items BLOB NOT NULL,  -- a JSON array of definitions
+            count INTEGER NOT NULL,
             listed REAL NOT NULL,
             PRIMARY KEY (digest, kind)
         )
@@ -42,8 +43,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         CREATE TABLE secrets (
             kind TEXT NOT NULL,  -- secret, tokens, registration
             name TEXT NOT NULL,
-            place TEXT NOT NULL,  -- keyring, vault
-            sealed BLOB,  -- in the vault: key id, nonce, ciphertext
+            place TEXT NOT NULL,  -- keyring, vault, memory
+            sealed BLOB,  -- in the vault: the key's id, nonce, ciphertext; in memory: the text
             changed REAL NOT NULL,
             PRIMARY KEY (kind, name)
         )

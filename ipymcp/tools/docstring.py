@@ -7,6 +7,7 @@ import textwrap
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
+from ipymcp.masking import mask
 from ipymcp.tools.annotations import annotate
 from ipymcp.tools.complaints import listing, shortened
 from ipymcp.tools.schema_tree import SchemaTree
@@ -34,10 +35,11 @@ _HINTS: Final = (
 
 
 def printable(text: str) -> str:
-    """A server's text without what no reader sees: control, format and private characters, variation selectors.
+    """A server's text without secrets and what no reader sees: control, format, private characters, selectors.
 
     Line ends of every kind become newlines. Text that only a model would read is how instructions are smuggled.
     """
+    text = mask(text)
     if text.isascii() and text.isprintable():
         return text
     return "".join(each for each in _NEWLINES.sub("\n", text) if each in "\n\t" or _is_seen(each))

@@ -223,7 +223,8 @@ class Mcp(Live):
         definitions, named = gather(what, self._host)
         await self._host.load(definitions, wait=wait)
         for name in named if wait else ():
-            self._host.sessions[name].require()
+            if not self._host.sessions[name].is_lazy:
+                self._host.sessions[name].require()
         return self.servers
 
     @waits

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ipymcp.masking import masks
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.tools.sanitize import visible
@@ -169,6 +170,8 @@ def _read(prompt: str, *, hidden: bool = False) -> str:
     else:
         text = input(prompt)
     text = text.strip()
+    if hidden and text not in _ENDS:
+        masks.add(text)
     if text in _ENDS:
         raise _Ended(_ENDS[text])
     return text

@@ -25,9 +25,13 @@ _QUICKLY = 1.0
 def look(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
     """The catalog of one server, these lists of it fresh; waits for the server where it is starting.
 
+    Of one that does not run it is what it had when it last ran, if somebody looked then.
+
     Raises:
         McpError: It is not ready, or cannot list them.
     """
+    if session.client is None and not session.is_moving and any(getattr(host.browse(session), kind) for kind in kinds):
+        return session.catalog
     return host.loop.run(_look(session, kinds))
 
 
@@ -41,7 +45,9 @@ def look_quickly(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
 def look_at_all(host: Host, *kinds: Kind) -> tuple[list[tuple[ServerSession, Catalog]], list[str]]:
     """The catalogs of all servers that are ready, and a line for each that cannot say what it has."""
     sessions = [session for session in host.sessions.values() if session.client is not None]
-    return host.loop.run(_look_at_all(sessions, kinds)) if sessions else ([], [])
+    catalogs, failures = host.loop.run(_look_at_all(sessions, kinds)) if sessions else ([], [])
+    lazy = [(session, session.catalog) for session in host.sessions.values() if session.is_lazy]
+    return catalogs + lazy, failures
 
 
 def selects(patterns: Sequence[str], names: Iterable[str]) -> bool:

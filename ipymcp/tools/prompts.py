@@ -159,7 +159,7 @@ class Prompt(Live):
 
     async def _get(self, arguments: Mapping[str, str]) -> PromptResult:
         session = self._host.find(self.server)
-        await session.settled()
+        await session.awake()
         try:
             raw = await session.offers.prompt(self.name, arguments)
         except RpcError as error:

@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ipymcp.masking import masks
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.tools import markdown, sanitize
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
@@ -111,7 +112,7 @@ def _cut(text: str, lines: int, characters: int) -> str:
     """The beginning of a text, and how much more there is."""
     head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
     more = len(text) - len(head)
-    return sanitize.visible(head) + (f"\n… {more:,} more characters" if more else "")
+    return sanitize.visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
 
 
 def _json_in_a_line(data: Any) -> str:
@@ -129,8 +130,8 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
     head = ""
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(data):
         head += piece
-        if len(head) > characters or head.count("\n") >= lines:
-            kept = "\n".join(head[:characters].split("\n")[:lines])
+        if len(head) > characters + masks.longest or head.count("\n") >= lines:
+            kept = "\n".join(masks.head(head, characters).split("\n")[:lines])
             return f"{sanitize.visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
     return sanitize.visible(head)
 
@@ -158,7 +159,7 @@ def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
                 return {}
     except ValueError:
         return {}
-    return {"application/json": data}
+    return {"application/json": masks.json(data)}
 
 
 class _Records(NamedTuple):

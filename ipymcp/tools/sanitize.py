@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from ipymcp.masking import mask
+
 __all__ = ["text", "visible"]
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, tags.
@@ -19,11 +21,11 @@ _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
 def visible(value: str) -> str:
-    """The same text with control, bidirectional and invisible characters shown as `⟨U+202E⟩` or `␛`.
+    """The same text with control, bidirectional and invisible characters shown as `⟨U+202E⟩` or `␛`, secrets masked.
 
     Every line ends with a newline alone; tabs stay; joiners stay where emoji and scripts need them.
     """
-    value = value.replace("\r\n", "\n").replace("\r", "\n")
+    value = mask(value).replace("\r\n", "\n").replace("\r", "\n")
     return value if value.isascii() and value.isprintable() else _INVISIBLE.sub(_show, value)
 
 

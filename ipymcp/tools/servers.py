@@ -85,8 +85,9 @@ class ServerTools(Live):
 
     def _table(self) -> Table:
         session, factory, filters = self._session(), self._mcp._factory, self._mcp._filters
-        note = f"{self._name} is {session.state.value}" if session.client is None else ""
-        entries = session.catalog.tools.values() if session.client is not None else ()
+        session.look_at_tools()
+        entries = self._mcp._host.browse(session).tools.values()
+        note = not_running(session) if session.client is None else ""
         shown = [entry for entry in entries if filters.forbidding(entry) is None]
         hidden = len(entries) - len(shown)
         return tool_table(shown, factory, title=f"{self._name}: tools", note=f"{hidden} disabled" if hidden else note)
@@ -164,7 +165,7 @@ class Server(Live):
         from ipymcp.tools.tool import tool_result
 
         host = self._mcp._host
-        host.settle(self._session)
+        host.wake(self._session)
         entry = self._session.catalog.find(tool)
         schema = bytes(entry.definition.outputSchema) if entry is not None else b""
         return host.pick_up(
@@ -241,7 +242,17 @@ class Servers(Live):
         return self.table._repr_mimebundle_(include, exclude)
 
 
+def not_running(session: ServerSession) -> str:
+    """A note for the catalog of a server that does not run."""
+    if session.is_lazy:
+        return f"{session.name} starts at its first call; this is what it had when it last ran"
+    kept = "; this is what it had when it last ran" if session.catalog.tools else ""
+    return f"{session.name} is {session.state.value}{kept}"
+
+
 def _state(session: ServerSession) -> str:
+    if session.is_lazy:
+        return "stopped (lazy)"
     if session.state is not State.UNREACHABLE or session.away_since is None:
         return session.state.value
     return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"

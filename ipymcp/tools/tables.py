@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.masking import masks
 from ipymcp.tools import sanitize
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def cell_text(value: object) -> str:
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
-    shown = sanitize.visible(" ".join(shown[: 2 * _LONGEST_CELL].split()))
+    shown = sanitize.visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
     return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
 
 

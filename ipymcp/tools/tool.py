@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from ipymcp.errors import CallError, ToolError, UnknownName
+from ipymcp.masking import mask
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.live import Live
@@ -206,7 +207,7 @@ class Tool(Live):
     def _settled_session(self) -> ServerSession:
         session = self._session()
         if session.client is None:
-            self._factory.host.settle(session)
+            self._factory.host.wake(session)
         return session
 
     def _call_options(self, session: ServerSession) -> CallOptions:
@@ -241,7 +242,7 @@ class AsyncTool(Tool):
         """Call the tool and await its result."""
         session = self._session()
         if session.client is None:
-            await self._factory.host.asettle(session)
+            await self._factory.host.awake(session)
         return await self._prepare(args, kwargs).arun()
 
 
@@ -278,7 +279,8 @@ def tool_result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -
 
 
 def _first_lines(text: str, limit: int = 300) -> str:
-    line = " / ".join(part.strip() for part in text.strip().splitlines() if part.strip()) or "failed without a word"
+    line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
+    line = line or "failed without a word"
     return line if len(line) <= limit else line[:limit] + "…"
 
 

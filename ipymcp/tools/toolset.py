@@ -26,7 +26,7 @@ class Toolset(Live):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
     Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled tools are
-    in no selection, and only servers that are ready have tools.
+    in no selection, and only servers that are ready, or lazy, have tools.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Toolset(Live):
         return [
             entry
             for session in self._host.sessions.values()
-            if session.client is not None
+            if session.client is not None or session.is_lazy
             for entry in session.catalog.tools.values()
             if self._selects(entry)
         ]
@@ -91,6 +91,8 @@ class Toolset(Live):
     def table(self) -> Table:
         """One row a tool."""
         sessions = self._host.sessions.values()
+        for session in sessions:
+            session.look_at_tools()
         moving = [f"{session.name} is {session.state.value}" for session in sessions if session.state.is_moving]
         entries = self.entries
         empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]

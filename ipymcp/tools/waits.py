@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ipymcp.runtime.host import Host
     from ipymcp.runtime.loop import BackgroundLoop
 
 __all__ = ["waits"]
 
 
 class _HasLoop(Protocol):
+    _host: Host
+
     @property
     def _loop(self) -> BackgroundLoop: ...
 
@@ -34,7 +38,11 @@ class _Waiting(Generic[P, R]):
         self._owner = owner
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._owner._loop.run(self._function(self._owner, *args, **kwargs))
+        try:
+            return self._owner._loop.run(self._function(self._owner, *args, **kwargs))
+        finally:
+            for notice in self._owner._host.notices.take():
+                warnings.warn(notice, UserWarning, stacklevel=2)
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The same, awaited."""

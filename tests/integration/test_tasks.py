@@ -196,8 +196,8 @@ def test_a_task_that_asks_for_what_there_is_not_ends_in_two_lines() -> None:
         with pytest.raises(CallError) as caught:
             call.result(PATIENCE)
         assert rendered(caught.value) == [
-            "CallError: s.work: the server asks for input it may not ask for: sampling/createMessage is not supported by"
-            " this host",
+            "CallError: s.work: the server asks for input it may not ask for: "
+            "sampling/createMessage is not supported by this host",
             "  a fault of the server",
         ]
         assert cancelled(mcp, task)

@@ -13,7 +13,7 @@ Resources: note://a, note://b; template note://{name}. Prompts: greet(name), pla
 Tools
   write(uri, text, tell=true)    changes a note, and says so to who subscribed
   grow(uri)                      one more resource, and says so; forget(uri) the other way round
-  add_prompt(name)               one more prompt, and says so
+  add_prompt(name)               one more prompt, and says so; one more tool, say_NAME, and does not
   end_listening()                ends all subscriptions/listen, with their results
   work(steps, ask, fail, is_error, forever)   a task: steps of `poll` each; asks the user for a name,
                                  or the model ("sampling"); fails; reports an error
@@ -82,6 +82,7 @@ class Server:
         self.lock = threading.Lock()
         self.notes = {"note://a": "first a", "note://b": "first b"}
         self.prompts = ["greet", "plain"]
+        self.more_tools: list[str] = []
         self.counts: Counter[str] = Counter()
         self.listeners: dict[Any, Json] = {}
         self.wanted: list[Json] = []
@@ -181,7 +182,7 @@ class Server:
         return {key: items[start : start + size], **more}
 
     def on_tools_list(self, params: Json) -> Json:
-        tools: list[Json] = [{"name": name, "inputSchema": SCHEMA} for name in TOOLS]
+        tools: list[Json] = [{"name": name, "inputSchema": SCHEMA} for name in (*TOOLS, *self.more_tools)]
         execution = {"execution": {"taskSupport": "required"}} if self.era == "legacy" else {}
         return self.page("tools", [*tools, {"name": "work", "inputSchema": SCHEMA, **execution}], params)
 
@@ -244,6 +245,7 @@ class Server:
 
     def tool_add_prompt(self, name: str) -> None:
         self.prompts.append(name)
+        self.more_tools.append(f"say_{name}")
         self.tell("notifications/prompts/list_changed", "promptsListChanged")
 
     def tool_end_listening(self) -> None:

@@ -45,8 +45,8 @@ def _call(request: Request) -> Any:
     parsed, path, rest = _split(request)
     host = request.mcp._host
     session, name = host.resolve(path.text)
-    if session.client is None:
-        host.settle(session)
+    if session.client is None and session.catalog.find(name) is None:
+        host.wake(session)
     tool = request.mcp._factory.tool(host.entry(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:

@@ -42,6 +42,7 @@ Loading again what has not changed does nothing; what has changed is restarted.
     --cwd D        the folder it runs in
     --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
     --timeout S    seconds a call may go without progress; 30 unless set
+    --lazy         start it at its first call, where its tools are known from before
     --no-wait      return at once; %mcp shows how it goes"""
 
 _RUNNERS = {"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "docker", "podman"}
@@ -107,6 +108,8 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
         changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
     if parsed.has("--era"):
         changes["era"] = parsed.text("--era")
+    if parsed.has("--lazy"):
+        changes["lazy"] = True
     if parsed.has("--header"):
         changes["headers"] = {**definition.headers, **_headers(parsed.texts("--header"))}
     if parsed.has("--transport"):
@@ -173,6 +176,7 @@ COMMANDS = {
                 Option("--cwd", "D"),
                 Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
                 Option("--timeout", "S", number=True),
+                Option("--lazy"),
                 Option("--no-wait"),
             ),
         ),

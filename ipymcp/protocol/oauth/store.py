@@ -9,11 +9,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ipymcp.protocol.oauth.settings import AuthMethod  # noqa: TC001 - stores on disk decode by these types
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
-
-    from ipymcp.protocol.oauth.settings import AuthMethod
 
 __all__ = ["MemoryTokenStore", "Registration", "TokenKey", "TokenStore", "Tokens"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
 import os
 import socket
 import ssl
@@ -30,7 +29,7 @@ from ipymcp.protocol.transports.refusals import Unreachable, too_large
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 
     from ipymcp.protocol.transports.addresses import Address
 
@@ -41,6 +40,7 @@ _CONNECT_TIMEOUT = 10.0
 _KEEP_ALIVE = 4.0
 """Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
 _MAX_REDIRECTS = 5
+_READ_OF_REDIRECTS = 65_536
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _EXTENSIONS = {"timeout": {"connect": _CONNECT_TIMEOUT}}
 """No other timeout: the call's own deadline does that."""
@@ -48,11 +48,23 @@ _CHECK_HOST = "check the URL and the network"
 _CHECK_RUNNING = "is the server running?"
 
 
+class _Connection:
+    """A transport with one connection."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self.transport = transport
+        self.since = 0.0
+        """When it was used last."""
+
+
 class Answer:
     """The answer to one request, its body still to come. To be closed, whatever happens."""
 
-    def __init__(self, response: httpx.Response, release: Callable[[], Awaitable[None]]) -> None:
-        self._release = release
+    def __init__(self, response: httpx.Response, connection: _Connection, client: HttpClient) -> None:
+        self._connection = connection
+        self._client = client
+        self._is_whole = False
+        """Whether the body was read to its end: only then can the connection be used again."""
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
@@ -84,6 +96,7 @@ class Answer:
         try:
             async for chunk in self._response.aiter_bytes() if encoded else self._stream:
                 yield chunk
+            self._is_whole = True
         except httpx.DecodingError as error:
             raise ConnectionLost(f"the answer's compression is broken ({error})") from error
         except httpx.TransportError as error:
@@ -114,18 +127,21 @@ class Answer:
         """The first bytes of the body, or as many as there are."""
         body = b""
         with contextlib.suppress(ConnectionLost):
-            async for chunk in self.chunks():
-                body += chunk[:size]
-                if len(body) >= size:
-                    break
+            async with contextlib.aclosing(self.chunks()) as chunks:
+                async for chunk in chunks:
+                    body += chunk[:size]
+                    if len(body) >= size:
+                        break
         return body[:size]
 
     async def aclose(self) -> None:
         """Let go of the connection: for the next request if the body was read to its end, for ever if not."""
+        is_clean = False
         try:
             await self._stream.aclose()
-        finally:
-            await self._release()
+            is_clean = self._is_whole
+        finally:  # a cancelled close leaves httpcore's pool in a state that hangs the next request
+            await (self._client.keep(self._connection) if is_clean else self._connection.transport.aclose())
 
     @property
     def _stream(self) -> httpx.AsyncByteStream:
@@ -143,15 +159,6 @@ class _Body(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._content
         self._on_written()
-
-
-class _Connection:
-    """A transport with one connection."""
-
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self.transport = transport
-        self.since = 0.0
-        """When it was used last."""
 
 
 class HttpClient:
@@ -214,6 +221,7 @@ class HttpClient:
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location or not follow:
                 return answer
+            await answer.read_beginning(_READ_OF_REDIRECTS)
             await answer.aclose()
             target = within_origin(target, location, "redirects")
         raise CallError(f"{self.address.shown} redirects without end", hint="check the URL's path")
@@ -236,14 +244,14 @@ class HttpClient:
         try:
             response = await connection.transport.handle_async_request(request)
         except BaseException as error:
-            await self._release(connection)
+            await connection.transport.aclose()
             if isinstance(error, httpx.TransportError):
                 raise self._translated(error) from error
             raise
         network = response.extensions.get("network_stream")
         if network is not None:
             self._network.add(network)
-        return Answer(response, functools.partial(self._release, connection))
+        return Answer(response, connection, self)
 
     def _translated(self, error: httpx.TransportError) -> Exception:
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
@@ -253,7 +261,7 @@ class HttpClient:
             return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
         return ConnectionLost(f"the connection was dropped before the answer ({_words(error)})")
 
-    async def _release(self, connection: _Connection) -> None:
+    async def keep(self, connection: _Connection) -> None:
         """Keep a connection for the next request, and close those that nobody has needed for long."""
         idle = self._idle
         connection.since = now = asyncio.get_running_loop().time()
@@ -329,7 +337,7 @@ def _unreachable(what: str, error: httpx.TransportError) -> Unreachable:
         if isinstance(cause, ssl.SSLCertVerificationError):
             hint = "if you trust this server, name its CA by SSL_CERT_FILE"
             return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
-        if isinstance(cause, ssl.SSLError):
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a silence
             return Unreachable(f"{what}: TLS: {_ssl_words(cause)}", "is it http:// rather than https://?")
         if isinstance(cause, socket.gaierror):
             return Unreachable(f"{what}: the host's name is not known ({cause.strerror})", _CHECK_HOST)
@@ -338,7 +346,7 @@ def _unreachable(what: str, error: httpx.TransportError) -> Unreachable:
         if isinstance(cause, FileNotFoundError):
             return Unreachable(f"{what}: there is no such socket", _CHECK_RUNNING)
     if isinstance(error, httpx.ConnectTimeout):
-        return Unreachable(f"{what}: no connection within {_CONNECT_TIMEOUT:g} s", _CHECK_HOST)
+        return Unreachable(f"{what}: no connection within {_CONNECT_TIMEOUT:g} s", _CHECK_HOST, may_pass=False)
     return Unreachable(f"{what}: {_words(error)}", _CHECK_HOST)
 
 

@@ -1,0 +1,88 @@
+"""What in a definition must not be shown: credentials, and values whose names say that they are secret."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ipymcp.masking import looks_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ipymcp.config.definition import ServerDefinition
+
+__all__ = ["secret_variables", "sensitive"]
+
+_NO_SECRETS = frozenset(
+    {"type", "client_id", "client_metadata_url", "redirect_uri", "scopes", "issuer", "token_endpoint_auth_method"}
+    | {"signing_algorithm", "idp_issuer", "idp_token_endpoint", "idp_client_id", "idp_token_type"}
+)
+
+
+def sensitive(definition: ServerDefinition) -> Iterator[str]:
+    """The secrets of a definition whose variables are expanded."""
+    yield from _of_headers(definition.headers)
+    yield from secret_variables(definition.env)
+    yield from _of_arguments(definition.args)
+    yield from _of_url(definition.url or "")
+    for key, value in definition.auth.items():
+        if key not in _NO_SECRETS and isinstance(value, str):
+            yield value
+
+
+def secret_variables(env: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables whose names look secret, and passwords in URLs. Paths are none: they hold, not are."""
+    for name, value in env.items():
+        if looks_secret(name) and not (os.path.isabs(value) and os.path.exists(value)):
+            yield value
+        elif "://" in value:
+            yield from _of_url(value)
+
+
+def _of_headers(headers: Mapping[str, str]) -> Iterator[str]:
+    for name, value in headers.items():
+        if not looks_secret(name) and not name.lower().endswith("authorization"):
+            continue
+        yield value
+        scheme, _, credentials = value.partition(" ")
+        yield credentials.strip()
+        if scheme.lower() == "basic":
+            yield from _of_basic(credentials)
+
+
+def _of_basic(credentials: str) -> Iterator[str]:
+    try:
+        yield base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return
+
+
+def _of_arguments(args: Sequence[str]) -> Iterator[str]:
+    """`--api-key VALUE` and `--api-key=VALUE`."""
+    for index, argument in enumerate(args):
+        name, has_value, value = argument.partition("=")
+        if "://" in argument:
+            yield from _of_url(value or argument)
+        if not looks_secret(name.lstrip("-")):
+            continue
+        if has_value:
+            yield value
+        elif name.startswith("-") and index + 1 < len(args):
+            yield args[index + 1]
+
+
+def _of_url(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query)
+    except ValueError:
+        return
+    if parts.password:
+        yield parts.password
+        yield unquote(parts.password)
+    for name, value in query:
+        if looks_secret(name):
+            yield value

@@ -1,0 +1,70 @@
+"""Locks between processes, by name: a file each, locked by the system, which lets go of it when its holder dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+__all__ = ["process_lock"]
+
+_POLL = 0.05
+_TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+
+
+@contextlib.asynccontextmanager
+async def process_lock(folder: Path, name: str, patience: float) -> AsyncGenerator[None]:
+    """Held by one at a time, among all processes and tasks that use this folder.
+
+    Who has waited too long, or finds that nothing can be locked here, goes on without it.
+
+    Args:
+        folder: Where the file lies.
+        name: Of the lock.
+        patience: Seconds to wait for it.
+    """
+    descriptor = await asyncio.to_thread(_open, folder, name)
+    if descriptor is None:
+        yield
+        return
+    try:
+        deadline = time.monotonic() + patience
+        while not _try(descriptor) and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it
+
+
+def _open(folder: Path, name: str) -> int | None:
+    path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.lock"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+
+
+def _try(descriptor: int) -> bool:
+    """Lock it, if nobody else has. True also where nothing can be locked."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _TAKEN
+    return True
