@@ -9,14 +9,40 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Era", "ServerDefinition", "Transport"]
+__all__ = ["Era", "ReadOnly", "Scope", "ServerDefinition", "Source", "Transport"]
 
 Era = Literal["auto", "legacy", "modern"]
+ReadOnly = Literal["hinted"] | bool
+Scope = Literal["cell", "script", "named", "project", "user"]
 Transport = Literal["stdio", "http", "sse"]
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a definition stands."""
+
+    scope: Scope = "cell"
+    """`cell`: typed after `%mcp load`; `script`: a mapping in Python; `named`: a file that the user named; `project`: a
+    file that was found in or above the notebook's folder; `user`: the user's own file."""
+    file: str | None = None
+    folder: str | None = None
+    """The folder of that file, or of the project that it belongs to (`.vscode/mcp.json` belongs to the one above)."""
+    host: str = "ipymcp"
+    """Whose shape the file has."""
+    key: str = ""
+    """The keys that lead to the definition in its file, joined by dots."""
+    names: Mapping[str, str] = {}
+    """What the file calls the keys that it names otherwise than a `ServerDefinition`."""
+
+    def __str__(self) -> str:
+        return self.file or self.scope
+
+    def where(self, key: str = "") -> str:
+        """One of the definition's values, as errors name it: document and key."""
+        return f"{self}: {'.'.join(filter(None, (self.key, spelled(key, self.names))))}"
+
+
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach one server and how to treat it. Paths and texts stand as they were written.
+    """How to reach one server and how to treat it. Paths and texts stand as they were written, variables too.
 
     Its repr shows neither environment, headers, logins nor arguments: any of them may hold a secret.
     """
@@ -26,8 +52,10 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The program of a stdio server; exactly one of `command` and `url` is set."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
+    env_file: str | None = None
+    """A file of further variables, `NAME=VALUE` a line."""
     cwd: str | None = None
-    """The folder to run in, relative to `base`."""
+    """The folder to run in, relative to that of its source."""
     url: str | None = None
     """The address of a remote server: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp`."""
     headers: Mapping[str, str] = {}
@@ -48,39 +76,55 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
     disabled: bool = False
+    lazy: bool = False
+    """Start it at the first call."""
+    auto_approve: tuple[str, ...] = ()
+    """The tools that its author wants to run unasked."""
+    tools: Mapping[str, str] = {}
+    """What to do about its tools, by glob over their names: `allow`, `ask` or `deny`; the last that matches decides."""
+    read_only: ReadOnly = False
+    """Refuse tools that do not declare that they only read; `hinted`: those that declare that they write."""
+    hints: Mapping[str, Mapping[str, bool]] = {}
+    """Annotations of tools, by glob over their names, instead of the server's own."""
     health_interval: float = 60.0
     """Seconds after which a remote server that nobody calls is asked whether it is there."""
     log_lines: int = 1000
     """How many of its log lines are kept."""
-    origin: str = "cell"
-    """Where it was defined: `cell`, `script`, or a file's path."""
-    base: str | None = None
-    """The folder of that file."""
+    inputs: Mapping[str, Mapping[str, Any]] = {}
+    """What its `${input:ID}` stand for, by id, as VS Code describes them: `description`, `password`, `default`, …"""
+    source: Source = Source()
     extra: Mapping[str, Any] = {}
     """The keys ipymcp does not know, kept as they were."""
 
     def digest(self) -> str:
         """SHA-256, in hex, over what decides what runs and with which rights; two servers with one digest are the same.
 
-        It leaves out the name, limits and switches. Where limits matter too, compare definitions.
+        It leaves out the name, limits and switches. Where limits matter too, compare definitions. For a project's
+        definition it covers what that says of rights, and the contents of the files that it names in the project.
         """
-        inherited = self.inherit_env if isinstance(self.inherit_env, bool) else sorted(self.inherit_env)
-        decides = {
+        import hashlib
+        import json
+
+        decides: dict[str, Any] = {
             "command": self.command,
             "args": self.args,
             "env": dict(self.env),
+            "env_file": self.env_file,
             "cwd": self.cwd,
-            "base": self.base,
+            "folder": self.source.folder,
             "url": self.url,
             "headers": dict(self.headers),
             "auth": dict(self.auth),
             "transport": self.transport,
-            "inherit_env": inherited,
-            "extra": {key: self.extra[key] for key in ("autoApprove", "envFile") if key in self.extra},
+            "auto_approve": self.auto_approve,
+            "inherit_env": self.inherit_env if isinstance(self.inherit_env, bool) else sorted(self.inherit_env),
+            "inputs": {name: dict(self.inputs[name]) for name in self.inputs},
         }
-        import hashlib
-        import json
+        if self.source.scope == "project":
+            from ipymcp.config.project_files import content_digests
 
+            decides["rights"] = [dict(self.tools), self.read_only, {key: dict(self.hints[key]) for key in self.hints}]
+            decides["files"] = content_digests(self)
         return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def replace(self, **changes: object) -> ServerDefinition:
@@ -89,7 +133,22 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         reached = ("url", self.url) if self.command is None else ("command", self.command)
-        return [("name", self.name), reached, ("origin", self.origin)]
+        return [("name", self.name), reached, ("source", str(self.source))]
 
     def __repr__(self) -> str:
         return f"ServerDefinition({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
+
+
+def spelled(key: str, names: Mapping[str, str]) -> str:
+    """A key of a definition, such as `env.TOKEN` or `args[0]`, as a file spells it that has other names.
+
+    A file that has a program and its arguments in one list, `command`, has the first argument at 1.
+    """
+    for own, theirs in names.items():
+        rest = key.removeprefix(own)
+        if rest != key and (not rest or rest[0] in ".["):
+            if own == "args" and theirs == names.get("command", "").removesuffix("[0]") and rest:
+                index, bracket, behind = rest[1:].partition("]")
+                return f"{theirs}[{int(index) + 1}{bracket}{behind}"
+            return theirs + rest
+    return key

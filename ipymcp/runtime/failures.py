@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
@@ -11,6 +12,7 @@ from ipymcp.errors import (
     ConnectionLost,
     HttpError,
     McpError,
+    PolicyError,
     ProtocolError,
     RpcError,
     ServerError,
@@ -21,7 +23,7 @@ from ipymcp.runtime.environment import forgotten_variable
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["explain", "is_worth_retrying", "start_failure"]
+__all__ = ["explain", "is_worth_retrying", "start_failure", "untrusted"]
 
 _TOO_MANY = 429
 
@@ -41,6 +43,15 @@ def is_worth_retrying(error: McpError) -> bool:
     if isinstance(error, ConnectionLost):
         return bool(getattr(error.__cause__, "may_pass", True))  # an HTTP transport's `Unreachable`, if it is one
     return isinstance(error, RpcError)
+
+
+def untrusted(definition: ServerDefinition) -> PolicyError:
+    """Why a project's server does not run."""
+    name, file = shlex.quote(definition.name), shlex.quote(str(definition.source))
+    return PolicyError(
+        f"is not trusted: a project's file defines it, {definition.source}",
+        hint=f"%mcp config explain {name} shows what it would run; %mcp load {file} {name} runs it",
+    )
 
 
 def explain(

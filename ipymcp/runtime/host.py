@@ -14,6 +14,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ipymcp.config.watch import Discovery
 from ipymcp.errors import CallError, ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
@@ -26,6 +27,7 @@ from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
+from ipymcp.runtime.values import NoSecrets
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -52,10 +54,15 @@ class Host:
         tokens: Where logins are kept; in memory, where none is given.
     """
 
+    RUN_UNASKED = frozenset({"cell", "script", "named", "user"})
+    """The scopes of definitions that run without a question: the user wrote them, or named the file."""
+
     def __init__(
         self, folder: str | None = None, timing: Timing | None = None, tokens: TokenStore | None = None
     ) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
+        self.discovery = Discovery(self.folder)
+        """The servers that files in the user's and the project's folders define."""
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
         self.events = Events()
@@ -79,10 +86,16 @@ class Host:
             desk=self.desk,
             answers=self.answers,
             running=self.running,
+            trusts=self.trusts,
+            secrets=NoSecrets(),
             token_store=tokens,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
+
+    def trusts(self, definition: ServerDefinition) -> bool:
+        """Whether a definition may run: not one of a project's file, which nobody has agreed to."""
+        return definition.source.scope in self.RUN_UNASKED
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """One configured server's life in this notebook: a state machine owned by one task on the background loop.
 
     disabled -> stopped -> starting -> ready -> (error | stopped), and restarting between a death and the next start
+    needs_trust, where a start would run what nobody agreed to
     ready <-> unreachable, for a remote server; needs_auth, while one wants a login
 
 Only the owner task starts and ends connections. Starts that failed are tried again, servers that died are started
@@ -21,7 +22,7 @@ from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, Se
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calls import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
-from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
+from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure, untrusted
 from ipymcp.runtime.health import check, watch_health
 from ipymcp.runtime.logs import RollingLog
 from ipymcp.runtime.opening import Opener
@@ -63,7 +64,7 @@ class ServerSession:
         self.client: Client | None = None
         """Set while there is a connection, even to a server that cannot be reached just now."""
         self.error: McpError | None = None
-        """Why it is in the state `error`, or `needs_auth` without a connection."""
+        """Why it is in the state `error` or `needs_trust`, or `needs_auth` without a connection."""
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0
@@ -244,6 +245,9 @@ class ServerSession:
             raise
 
     async def _run(self) -> None:
+        if not self._services.trusts(self.definition):
+            self._give_up(State.NEEDS_TRUST, self.explain(untrusted(self.definition)))
+            return
         timing = self._services.timing
         opener = Opener(self, self._services)
         self._look_again = asyncio.Event()

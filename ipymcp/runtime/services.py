@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from ipymcp.protocol.transports.process import Grace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.eras import Identity
     from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.oauth.store import TokenStore
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
+    from ipymcp.runtime.values import SecretSource
 
 __all__ = ["Services", "Timing"]
 
@@ -61,8 +64,14 @@ class Services:
     answers: Answers
     running: dict[int, Call[Any]]
     """The calls now in progress, of all sessions."""
+    trusts: Callable[[ServerDefinition], bool]
+    """Whether a definition may run; asked before every run, and before anything in it is expanded."""
+    secrets: SecretSource
+    """Where `${secret:NAME}` come from."""
     token_store: TokenStore | None = None
     """Where logins are kept; made at the first, in memory, where none is given."""
+    inputs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """What the user gave for `${input:ID}`, by document and id."""
     eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None

@@ -14,6 +14,8 @@ class State(StrEnum):
     STOPPED = "stopped"
     STARTING = "starting"
     READY = "ready"
+    NEEDS_TRUST = "needs_trust"
+    """It is a project's, and the user has not agreed to run it."""
     NEEDS_AUTH = "needs_auth"
     """It wants a login: one is under way, or was not made."""
     UNREACHABLE = "unreachable"

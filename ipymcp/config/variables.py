@@ -1,0 +1,276 @@
+"""Variables in definitions: what they are, where they stand, and what is put in their place at a start.
+
+    ${VAR}  ${VAR:-default}  ${env:VAR}  {env:VAR}     a variable of this kernel, else of the definition's own env
+    ${secret:NAME}  ${input:ID}                        a kept secret; what the user is asked for
+    ${workspaceFolder}  ${workspaceFolderBasename}     the project's folder, else the notebook's; its last part
+    ${userHome}  ${pathSeparator}  ${/}
+
+`$${` stands for `${` itself. What a variable holds is not looked at again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from ipymcp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ipymcp.config.definition import ServerDefinition
+
+__all__ = ["Lookup", "Reference", "expand", "has_variables", "in_folder", "mapped", "references", "respelled"]
+
+Kind = Literal["variable", "secret", "input", "place", "unknown"]
+
+_OPENING = re.compile(r"\$\$\{|\$\{|\{env:")
+_FORM = re.compile(
+    r"(?:env:)?(?P<variable>[A-Za-z_]\w*)(?::-(?P<default>.*))?"
+    r"|secret:(?P<secret>[^{}:\s][^{}]*)|input:(?P<input>[^{}\s][^{}]*)",
+    re.DOTALL,
+)
+_DEEPEST = 20
+_SHOWN = 40
+_PLACES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
+_ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A variable in a definition."""
+
+    kind: Kind
+    name: str
+    where: str
+    """The key that holds it, such as `env.TOKEN` or `args[1]`, by the names of a `ServerDefinition`."""
+    default: str | None = None
+    """What stands for it where it is unset, as written."""
+    text: str = ""
+    """As it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Where variables get their values.
+
+    Args:
+        folder: The notebook's, for definitions that belong to no project.
+        secret: Gives a kept secret, or None.
+        inputs: What the user gave, by id.
+        environ: The variables of this process.
+    """
+
+    folder: str
+    secret: Callable[[str], str | None] = lambda _: None
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+def references(definition: ServerDefinition) -> list[Reference]:
+    """Each variable, secret and input of a definition, with where it goes, in order; those in defaults too."""
+    found: list[Reference] = []
+
+    def look(key: str, text: str) -> str:
+        for part in _parts(text, key):
+            if isinstance(part, Reference):
+                found.append(part)
+                if part.default:
+                    look(key, part.default)
+        return text
+
+    mapped(definition, look)
+    return found
+
+
+def expand(definition: ServerDefinition, lookup: Lookup) -> ServerDefinition:
+    """The definition with every variable replaced and its `env_file` read into `env`.
+
+    Of one typed in a cell only headers and login are: its command stands as a shell would be given it.
+
+    Raises:
+        ConfigError: A variable, secret or input has no value, is circular or unknown, or the `env_file` cannot be read.
+            The message names document, key and variable, and no value.
+    """
+    expander = _Expander(definition, lookup)
+    expanded = mapped(definition, expander.text)
+    if expanded.env_file is not None:
+        expanded = expanded.replace(env={**expander.env_file(), **expanded.env}, env_file=None)
+    return expanded
+
+
+def mapped(definition: ServerDefinition, change: Callable[[str, str], str]) -> ServerDefinition:
+    """The definition with each text that may hold variables changed; `change` is given its key and itself."""
+    changes: dict[str, Any] = {
+        "headers": {name: change(f"headers.{name}", text) for name, text in definition.headers.items()},
+        "auth": {name: _changed(f"auth.{name}", value, change) for name, value in definition.auth.items()},
+    }
+    if definition.source.scope != "cell":
+        for key in ("command", "cwd", "url", "env_file"):
+            text = getattr(definition, key)
+            changes[key] = None if text is None else change(key, text)
+        changes["args"] = tuple(change(f"args[{index}]", text) for index, text in enumerate(definition.args))
+        changes["env"] = {name: change(f"env.{name}", text) for name, text in definition.env.items()}
+    return definition.replace(**changes)
+
+
+def has_variables(text: str) -> bool:
+    """Whether a text may hold any; it is not read."""
+    return _OPENING.search(text) is not None
+
+
+def in_folder(text: str, folder: str) -> str:
+    """A text with the variables that name the project's folder replaced, and no others."""
+    return respelled(text, lambda one: _place(one.name, folder) if one.kind == "place" else one.text, literal="$${")
+
+
+def respelled(text: str, spell: Callable[[Reference], str], *, key: str = "", literal: str = "${") -> str:
+    """A text with each variable written another way.
+
+    Args:
+        text: The text.
+        spell: Gives what to write.
+        key: Where the text stands.
+        literal: What to write for `$${`.
+    """
+    if "{" not in text:
+        return text
+    parts = _parts(text, key)
+    return "".join(spell(part) if isinstance(part, Reference) else literal if part == "${" else part for part in parts)
+
+
+def _changed(key: str, value: Any, change: Callable[[str, str], str]) -> Any:
+    if isinstance(value, str):
+        return change(key, value)
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        return [_changed(f"{key}[{index}]", item, change) for index, item in enumerate(items)]
+    return value
+
+
+class _Expander:
+    """Expands the texts of one definition."""
+
+    def __init__(self, definition: ServerDefinition, lookup: Lookup) -> None:
+        self._definition = definition
+        self._lookup = lookup
+        self._folder = (definition.source.folder if definition.source.scope == "project" else None) or lookup.folder
+        self._open: list[str] = []
+        """The variables of its own that are being expanded."""
+
+    def text(self, key: str, text: str) -> str:
+        if "{" not in text:
+            return text
+        return "".join(part if isinstance(part, str) else self._value(key, part) for part in _parts(text, key))
+
+    def env_file(self) -> dict[str, str]:
+        from ipymcp.config.files import read_env_file
+
+        named = self.text("env_file", self._definition.env_file or "")
+        start = self._definition.source.folder or self._lookup.folder
+        return read_env_file(os.path.join(start, os.path.expanduser(named)), self._definition.source.where("env_file"))
+
+    def _value(self, key: str, reference: Reference) -> str:
+        name = reference.name
+        match reference.kind:
+            case "variable":
+                return self._variable(key, reference)
+            case "place":
+                return _place(name, self._folder)
+            case "secret":
+                value, hint = (
+                    self._lookup.secret(name),
+                    f"this kernel keeps no secret {name!r}: name a variable instead",
+                )
+            case "input":
+                given = name in self._definition.inputs
+                value = self._lookup.inputs.get(name)
+                hint = f"run the line where you can be asked for {name!r}" if given else 'describe it under "inputs"'
+            case _:
+                raise self._error(key, reference, "is nothing ipymcp knows", _ESCAPE)
+        if value is None:
+            raise self._error(key, reference, "has no value", hint)
+        return value
+
+    def _variable(self, key: str, reference: Reference) -> str:
+        name = reference.name
+        value = self._lookup.environ.get(name)
+        own = f"env.{name}"
+        if value is None and name in self._definition.env and key != own and self._definition.source.scope != "cell":
+            if own in self._open:
+                chain = " -> ".join(one.removeprefix("env.") for one in [*self._open, own])
+                raise self._error(key, reference, f"is circular: {chain}", "give one of them a value of its own")
+            self._open.append(own)
+            value = self.text(own, self._definition.env[name])
+            self._open.pop()
+        if reference.default is not None and not value:
+            return self.text(key, reference.default)
+        if value is None:
+            hint = f"os.environ[{name!r}] = …, or write ${{{name}:-default}}"
+            raise self._error(key, reference, "is not set in this kernel", hint)
+        return value
+
+    def _error(self, key: str, reference: Reference, message: str, hint: str) -> ConfigError:
+        return ConfigError(f"{self._definition.source.where(key)}: {reference.text} {message}", hint=hint)
+
+
+def _place(name: str, folder: str) -> str:
+    match name:
+        case "workspaceFolder":
+            return folder
+        case "workspaceFolderBasename":
+            return os.path.basename(folder)
+        case "userHome":
+            return os.path.expanduser("~")
+        case _:
+            return os.sep
+
+
+def _parts(text: str, key: str) -> list[str | Reference]:
+    """Plain texts and variables, in order; `$${` is in the plain ones already read as `${`."""
+    parts: list[str | Reference] = []
+    position = 0
+    while (opening := _OPENING.search(text, position)) is not None:
+        parts.append(text[position : opening.start()])
+        position = opening.end()
+        if opening[0] == "$${":
+            parts.append("${")
+            continue
+        end = _closing(text, position)
+        if end is None:
+            parts.append(Reference("unknown", "", key, None, text[opening.start() :][:_SHOWN]))
+            return [part for part in parts if part]
+        inner = text[position:end]
+        parts.append(
+            _reference(f"env:{inner}" if opening[0] == "{env:" else inner, key, text[opening.start() : end + 1])
+        )
+        position = end + 1
+    parts.append(text[position:])
+    return [part for part in parts if part]
+
+
+def _closing(text: str, position: int) -> int | None:
+    """Where the brace closes that is open at a position; those inside balance. None if it never does, or too deeply."""
+    depth = 1
+    for index in range(position, len(text)):
+        if text[index] == "{":
+            depth += 1
+            if depth > _DEEPEST:
+                return None
+        elif text[index] == "}":
+            depth -= 1
+            if depth == 0:
+                return index
+    return None
+
+
+def _reference(inner: str, key: str, text: str) -> Reference:
+    if inner in _PLACES:
+        return Reference("place", inner, key, None, text)
+    form = _FORM.fullmatch(inner)
+    if form is None:
+        return Reference("unknown", inner, key, None, text)
+    kind = cast("Kind", next(kind for kind in ("variable", "secret", "input") if form[kind]))
+    return Reference(kind, form[kind], key, form["default"], text)
