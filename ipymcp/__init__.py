@@ -18,6 +18,7 @@ Every name here is imported when it is first used.
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -122,11 +123,20 @@ def host() -> Mcp:
     global _notebook
     with _lock:
         if _notebook is None:
+            from ipymcp.config.places import notebook_folder
             from ipymcp.runtime.host import Host
             from ipymcp.tools.face import Mcp
 
-            _notebook = Mcp(Host())
+            _notebook = Mcp(Host(notebook_folder(_told_by_front_end())))
         return _notebook
+
+
+def _told_by_front_end() -> str | None:
+    """The notebook's path, where VS Code has put it into the notebook's names."""
+    module: Any = sys.modules.get("IPython.core.getipython")
+    shell = module.get_ipython() if module is not None else None
+    path = shell.user_ns.get("__vsc_ipynb_file__") if shell is not None else None
+    return path if isinstance(path, str) else None
 
 
 def load_ipython_extension(ip: Any) -> None:

@@ -93,8 +93,6 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Mapping[str, Mapping[str, Any]] = {}
     """What its `${input:ID}` stand for, by id, as VS Code describes them: `description`, `password`, `default`, …"""
     source: Source = Source()
-    origin: str = "cell"
-    base: str | None = None
     extra: Mapping[str, Any] = {}
     """The keys ipymcp does not know, kept as they were."""
 

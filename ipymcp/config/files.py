@@ -6,26 +6,50 @@ import json
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.config.formats import SHAPE, definitions, servers
+from ipymcp.config.definition import Source
+from ipymcp.config.formats import SHAPE, definitions
+from ipymcp.config.shapes import is_document
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.config.definition import Scope, ServerDefinition
 
-__all__ = ["from_mapping", "read"]
+__all__ = ["Document", "ForeignOwner", "MissingFile", "from_mapping", "load", "read", "read_env_file"]
 
 MAX_BYTES = 10_000_000
 JSON5_MAX_BYTES = 200_000
 """Beyond it comments and trailing commas are not tried: the JSON5 reader takes seconds."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
+_ASSIGNMENT = re.compile(
+    r"""(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*=\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?""",
+)
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, ServerDefinition]:
+class MissingFile(ConfigError):
+    """There is no such file."""
+
+
+class ForeignOwner(ConfigError):
+    """The file belongs to another user, who could change what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file holds."""
+
+    text: str
+    data: Any
+    is_plain: bool
+    """Whether it is JSON as it stands, without comments or trailing commas."""
+
+
+def read(path: str | os.PathLike[str], scope: Scope = "named") -> dict[str, ServerDefinition]:
     """The servers a config file defines, by name. The file is JSON, with comments and trailing commas if need be.
 
     Raises:
@@ -33,32 +57,75 @@ def read(path: str | os.PathLike[str]) -> dict[str, ServerDefinition]:
             and the line or key; `.hint` says what to do.
     """
     file = Path(os.path.abspath(os.path.expanduser(path)))
-    document = _decode(_text(file), file)
-    return definitions(document, origin=str(file), base=str(file.parent))
+    return definitions(load(file).data, Source(scope=scope, file=str(file), folder=str(file.parent)))
 
 
-def from_mapping(table: Mapping[str, Mapping[str, Any]], origin: str = "script") -> dict[str, ServerDefinition]:
-    """The servers of a mapping from name to definition, or of a whole `{"mcpServers": {…}}`.
+def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str, ServerDefinition]:
+    """The servers of a mapping from name to definition, or of a whole document such as `{"mcpServers": {…}}`.
 
     Raises:
-        ConfigError: As `read`, with `origin` in the file's place.
+        ConfigError: As `read`, with the scope in the file's place.
     """
-    if "mcpServers" in table:
-        return definitions(table, origin=origin, base=None)
-    return servers(table, origin=origin, base=None)
+    return definitions(table, Source(scope=scope), bare=not is_document(table))
 
 
-def _text(file: Path) -> str:
+def load(file: Path, *, owners: frozenset[int] | None = None) -> Document:
+    """Read and decode a file.
+
+    Args:
+        file: Absolute.
+        owners: The user ids it may belong to; any, where this is None.
+
+    Raises:
+        MissingFile: It is not there.
+        ForeignOwner: It belongs to another.
+        ConfigError: It cannot be read or is not JSON. The message names the file and, in it, line and column.
+    """
+    text = _text(file, owners)
+    data, is_plain = _decode(text, file)
+    return Document(text, data, is_plain)
+
+
+def read_env_file(path: str, where: str) -> dict[str, str]:
+    """The variables of a file with `NAME=VALUE` lines; comments and quotes as shells have them, nothing is expanded.
+
+    Args:
+        path: Absolute.
+        where: What names the file, for errors: document and key.
+
+    Raises:
+        ConfigError: It cannot be read, or a line is none.
+    """
     try:
-        kind = file.stat().st_mode
-        if stat.S_ISDIR(kind):
-            raise ConfigError(f"{file}: is a folder", hint=f"name the file in it, such as {file / 'mcp.json'}")
-        if not stat.S_ISREG(kind):
-            raise ConfigError(f"{file}: is not a regular file", hint="name a file on disk")
-        with file.open("rb") as stream:
+        text = _text(Path(path), None)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
+    variables: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        match = _ASSIGNMENT.fullmatch(stripped)
+        if match is None:
+            raise ConfigError(f"{where}: {path}, line {number}: expected NAME=VALUE", hint="begin a comment with #")
+        quoted = match["single"] if match["single"] is not None else match["double"]
+        variables[match["name"]] = quoted if quoted is not None else match["plain"].strip()
+    return variables
+
+
+def _text(file: Path, owners: frozenset[int] | None) -> str:
+    try:
+        # Opening a pipe would wait for its other end; what is looked at is what is read.
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        try:
+            _check(os.fstat(descriptor), file, owners)
+        except ConfigError:
+            os.close(descriptor)
+            raise
+        with open(descriptor, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file", hint="a relative path starts at the working folder") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFile(f"{file}: no such file", hint="a relative path starts at the notebook's folder") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}", hint="check the file's permissions") from None
     if len(data) > MAX_BYTES:
@@ -70,7 +137,29 @@ def _text(file: Path) -> str:
         raise ConfigError(f"{file}, line {line}: not UTF-8", hint="save the file as UTF-8") from None
 
 
-def _decode(text: str, file: Path) -> Any:
+def _check(status: os.stat_result, file: Path, owners: frozenset[int] | None) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ConfigError(f"{file}: is a folder", hint=f"name the file in it, such as {file / 'mcp.json'}")
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{file}: is not a regular file", hint="name a file on disk")
+    if owners is not None and status.st_uid not in owners:
+        raise ForeignOwner(
+            f"{file}: ignored: it belongs to another user ({_user(status.st_uid)})",
+            hint=f"if you wrote it, make it yours; else read it, then %mcp load {file}",
+        )
+
+
+def _user(number: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        return f"uid {number}"
+
+
+def _decode(text: str, file: Path) -> tuple[Any, bool]:
+    """The data, and whether plain JSON was enough."""
     if not text.strip():
         raise ConfigError(f"{file}: is empty", hint=SHAPE)
 
@@ -83,7 +172,7 @@ def _decode(text: str, file: Path) -> Any:
         return table
 
     try:
-        return json.loads(text, object_pairs_hook=once)
+        return json.loads(text, object_pairs_hook=once), True
     except json.JSONDecodeError as error:
         if len(text) > JSON5_MAX_BYTES:
             raise _syntax_error(file, error.lineno, error.colno, error.msg) from None
@@ -94,7 +183,7 @@ def _decode(text: str, file: Path) -> Any:
     import json5  # only where plain JSON has failed: it is slow to import and to read
 
     try:
-        return json5.loads(text, object_pairs_hook=once)
+        return json5.loads(text, object_pairs_hook=once), False
     except RecursionError:
         raise ConfigError(f"{file}: nested too deeply", hint=SHAPE) from None
     except ValueError as error:

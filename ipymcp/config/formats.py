@@ -1,82 +1,111 @@
-"""The shapes of config documents: what each host writes, read as `ServerDefinition`s.
-
-Now one: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}}, NAME: {"url": …, "headers": {…}}}}`.
-"""
+"""Config documents as `ServerDefinition`s: every value checked, wrong ones named by document and key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from ipymcp.config.auth import auth
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.values import Entry, found
+from ipymcp.config.dialects import normal
+from ipymcp.config.shapes import SHAPE, Written, bare_shape, no_shape, shape_of
+from ipymcp.config.values import Entry
+from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 
 if TYPE_CHECKING:
-    from ipymcp.config.definition import Era, Transport
+    from ipymcp.config.definition import Era, ReadOnly, Source, Transport
 
-__all__ = ["definitions", "servers"]
+__all__ = ["SHAPE", "definition_of", "definitions", "entries"]
 
-SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
-_TRANSPORTS: dict[str, Transport] = {
-    "stdio": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamableHttp": "http",
-    "sse": "sse",
-}
+_TRANSPORTS: dict[str, Transport] = {"stdio": "stdio", "http": "http", "sse": "sse"}
 _PROGRAM = 'put the program in "command" and each of its arguments in "args"'
 _TABLE = 'write an object of texts, such as {"NAME": "value"}'
+_RULES = 'write rules by tool, such as {"*": "ask", "read_*": "allow"}'
+_HINTS = 'write hints by tool, such as {"read_*": {"readOnlyHint": true}}'
+_HINT_NAMES = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-def definitions(document: Mapping[str, Any], *, origin: str, base: str | None) -> dict[str, ServerDefinition]:
+def definitions(document: object, source: Source, *, bare: bool = False) -> dict[str, ServerDefinition]:
     """Every server of a document, by name, in its order.
 
     Args:
-        document: The decoded document.
-        origin: Its path, or `cell` or `script`; errors begin with it.
-        base: The folder that relative paths in it start from.
+        document: Decoded.
+        source: Where it stands; errors begin with it.
+        bare: It is no document but an object from name to definition.
 
     Raises:
-        ConfigError: It has another shape, or a value is of the wrong kind. The message names document and key.
+        ConfigError: It has no known shape, or a value is of the wrong kind. The message names document and key.
     """
-    if not isinstance(document, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it was a file's text
-        raise ConfigError(f"{origin}: expected an object, got {found(document)}", hint=SHAPE)
-    if "mcpServers" not in document:
-        keys = ", ".join(f'"{key}"' for key in list(document)[:5]) or "an empty object"
-        raise ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=SHAPE)
-    table = document["mcpServers"]
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"{origin}: mcpServers: expected an object, got {found(table)}", hint=SHAPE)
-    return servers(cast("Mapping[str, Any]", table), origin=origin, base=base, path="mcpServers.")
+    read = entries(document, source, bare=bare)
+    if read is None:
+        raise no_shape(cast("Mapping[str, Any]", document), str(source))
+    found: dict[str, ServerDefinition] = {}
+    for _, entry in read:
+        if isinstance(entry, ConfigError):
+            raise entry
+        found[entry.name] = entry
+    return found
 
 
-def servers(table: Mapping[str, Any], *, origin: str, base: str | None, path: str = "") -> dict[str, ServerDefinition]:
-    """The servers of an object from name to definition. `path` is what errors put before the name.
+def entries(
+    document: object, source: Source, *, bare: bool = False
+) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
+    """Every server of a document with its name, or what is wrong with it; None where nothing in it looks like servers.
+
+    What has no name that could be used has the empty one. The arguments are those of `definitions`.
+
+    Raises:
+        ConfigError: The document as a whole cannot be used.
+    """
+    shape = bare_shape(document, str(source)) if bare else shape_of(document, str(source))
+    if shape is None:
+        return None
+    read: list[tuple[str, ServerDefinition | ConfigError]] = []
+    for written in shape.written:
+        if isinstance(written, ConfigError):
+            read.append(("", written))
+            continue
+        try:
+            read.append((written.name, definition_of(written, shape.host, source, shape.inputs)))
+        except ConfigError as error:
+            read.append((written.name, error))
+    return read
+
+
+def definition_of(
+    written: Written, host: str, source: Source, inputs: Mapping[str, Mapping[str, Any]]
+) -> ServerDefinition:
+    """One server.
+
+    Args:
+        written: As its document has it.
+        host: Whose shape the document has.
+        source: Where the document stands.
+        inputs: What the document says of `${input:ID}`.
 
     Raises:
         ConfigError: As `definitions`.
     """
-    found_servers: dict[str, ServerDefinition] = {}
-    for name, values in table.items():
-        if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            where = f"{origin}: {path.removesuffix('.')}".removesuffix(": ")
-            raise ConfigError(f"{where}: expected a server's name, got {found(name)}", hint=SHAPE)
-        if not isinstance(values, Mapping):
-            raise ConfigError(f"{origin}: {path}{name}: expected an object, got {found(values)}", hint=SHAPE)
-        entry = Entry(cast("Mapping[str, Any]", values), origin=origin, path=f"{path}{name}")
-        found_servers[name] = _server(name, entry, origin=origin, base=base)
-    return found_servers
+    place = _at(source, host=host, key=written.key)
+    values, names = normal(written.values, host, place)
+    place = _at(place, names=names)
+    definition = _server(written.name, Entry(values, place), place)
+    if inputs:
+        asked = {one.name for one in references(definition) if one.kind == "input"}
+        used = {name: inputs[name] for name in inputs if name in asked}
+        definition = definition.replace(inputs=used) if used else definition
+    return definition
 
 
-def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> ServerDefinition:
-    entry.refuse_variables()
-    if entry.flag("read_only", default=False):  # who writes it counts on it
-        raise entry.error(
-            "this version does not enforce it", key="read_only", hint="leave it out, or %mcp disable tools"
-        )
+def _at(source: Source, **changes: Any) -> Source:
+    return msgspec.structs.replace(source, **changes)
+
+
+def _server(name: str, entry: Entry, source: Source) -> ServerDefinition:
     command = entry.text("command", hint=_PROGRAM)
     url = entry.text("url", hint="write the server's address, such as https://host/mcp")
     headers = entry.table("headers", hint=_TABLE)
@@ -87,6 +116,7 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         command=command,
         args=entry.texts("args", hint=_PROGRAM),
         env=entry.table("env", hint=_TABLE),
+        env_file=entry.text("env_file", hint="write a file's path"),
         cwd=entry.text("cwd", hint="write a folder's path"),
         url=url,
         headers=headers,
@@ -101,17 +131,49 @@ def _server(name: str, entry: Entry, *, origin: str, base: str | None) -> Server
         max_result_bytes=entry.size("max_result_bytes", 64_000_000),
         disabled=entry.flag("disabled", default=False),
         lazy=entry.flag("lazy", default=False),
+        auto_approve=entry.texts("auto_approve", hint='name the tools, such as ["read_file"]'),
+        tools=_rules(entry),
+        read_only=_read_only(entry),
+        hints=_hints(entry),
         health_interval=entry.seconds("health_interval", 60.0),
         log_lines=entry.size("log_lines", 1000, of="lines"),
-        origin=origin,
-        base=base,
+        source=source,
         extra=entry.rest(),
     )
 
 
+def _read_only(entry: Entry) -> ReadOnly:
+    return "hinted" if entry.get("read_only") == "hinted" else entry.flag("read_only", default=False)
+
+
+def _rules(entry: Entry) -> dict[str, str]:
+    rules = entry.table("tools", hint=_RULES)
+    inner = entry.within("tools", rules)
+    for pattern in rules:
+        inner.choice(pattern, ("allow", "ask", "deny"))
+    return rules
+
+
+def _hints(entry: Entry) -> dict[str, dict[str, bool]]:
+    given: object = entry.get("hints") or {}
+    if not isinstance(given, Mapping):
+        raise entry.expected("hints", "an object of objects", given, hint=_HINTS)
+    hints: dict[str, dict[str, bool]] = {}
+    for pattern, named in cast("Mapping[str, object]", given).items():
+        if not isinstance(named, Mapping):
+            raise entry.expected(f"hints.{pattern}", "an object", named, hint=_HINTS)
+        inner = entry.within(f"hints.{pattern}", cast("Mapping[str, Any]", named))
+        unknown = [name for name in inner if name not in _HINT_NAMES]
+        if unknown:
+            raise inner.error("is no hint", key=unknown[0], hint=f"the hints are {', '.join(_HINT_NAMES)}")
+        hints[pattern] = {name: inner.flag(name, default=False) for name in inner}
+    return hints
+
+
 def _check_remote(entry: Entry, url: str | None, headers: Mapping[str, str]) -> None:
-    """Raise for an address or a header that cannot be used."""
-    for key, check in (("url", lambda: url and parse_address(url)), ("headers", lambda: checked_headers(headers))):
+    """Raise for an address or a header that cannot be used. An address with variables is looked at when it has none."""
+    whole = url if url is not None and not has_variables(url) else None
+    for key, check in (("url", lambda: whole and parse_address(whole)), ("headers", lambda: checked_headers(headers))):
         try:
             check()
         except ConfigError as error:

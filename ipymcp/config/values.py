@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import ConfigError
 
+if TYPE_CHECKING:
+    from ipymcp.config.definition import Source
+
 __all__ = ["Entry", "found"]
 
-_VARIABLE = re.compile(r"\$\{[^}]*\}")
 _SHOWN = 60
 
 
@@ -35,18 +36,21 @@ class Entry:
 
     Args:
         values: The object.
-        origin: The document, as errors name it.
-        path: The keys that lead to the object, joined by dots.
+        source: Where it stands; errors begin with it.
+        within: The key of it that leads to the object.
     """
 
-    def __init__(self, values: Mapping[str, Any], *, origin: str, path: str) -> None:
+    def __init__(self, values: Mapping[str, Any], source: Source, within: str = "") -> None:
         self._values = values
-        self._origin = origin
-        self._path = path
+        self._source = source
+        self._within = within
         self._read: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
         return self._values.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
 
     def get(self, key: str) -> Any:
         """The value, None where the key is absent or null."""
@@ -59,8 +63,8 @@ class Entry:
 
     def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
         """The error for a key, or for the whole object."""
-        where = self._path if key is None else f"{self._path}.{key}"
-        return ConfigError(f"{self._origin}: {where}: {message}", hint=hint)
+        path = ".".join(part for part in (self._within, key) if part)
+        return ConfigError(f"{self._source.where(path)}: {message}", hint=hint)
 
     def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
         """The error for a value of the wrong kind."""
@@ -85,7 +89,7 @@ class Entry:
 
     def within(self, key: str, values: Mapping[str, Any]) -> Entry:
         """The object under a key, to be read the same way."""
-        return Entry(values, origin=self._origin, path=f"{self._path}.{key}")
+        return Entry(values, self._source, key)
 
     def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
         """A list of texts."""
@@ -153,12 +157,6 @@ class Entry:
             return value
         raise self.expected(key, "one of " + ", ".join(words), value, hint=f'leave "{key}" out for the default')
 
-    def refuse_variables(self) -> None:
-        """Raise where any value, however deep, holds a `${…}`."""
-        for key, variable in _variables(self._values, ""):
-            hint = "write the value itself; to pass a variable on under its own name, list it in inherit_env"
-            raise self.error(f"{variable}: variables in config files are not expanded yet", key=key, hint=hint)
-
 
 def _text(value: object) -> str | None:
     if isinstance(value, str):
@@ -172,16 +170,3 @@ def _quote(value: object, hint: str) -> str:
     if isinstance(value, bool | int | float):
         return f'put it in quotes: "{json.dumps(value)}"'
     return hint
-
-
-def _variables(value: object, path: str) -> Iterable[tuple[str, str]]:
-    if isinstance(value, str):
-        match = _VARIABLE.search(value)
-        if match:
-            yield path, match[0]
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[str, object]", value).items():
-            yield from _variables(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(cast("Sequence[object]", value)):
-            yield from _variables(item, f"{path}[{index}]")

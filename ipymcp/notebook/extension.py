@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
+from ipymcp.notebook.notices import say
 from ipymcp.notebook.settings import IPyMCP
 from ipymcp.runtime.nested import is_harmfully_patched
 
@@ -49,9 +50,9 @@ class Extension:
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
-        ipymcp.host()._host.guard.notify = _say
+        ipymcp.host()._host.guard.notify = say
         if is_harmfully_patched():
-            _say(
+            say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
                 " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)"
             )
@@ -85,7 +86,7 @@ class Extension:
         if not name:
             return
         if self.ip.user_ns.get(name, mcp) is not mcp:
-            _say(f"the name {name!r} is yours already; write: from ipymcp import mcp as …")
+            say(f"the name {name!r} is yours already; write: from ipymcp import mcp as …")
             return
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
@@ -139,7 +140,3 @@ def _set_nested_loop(mode: NestedMode) -> None:
 def _set_guarding(pins: PinsMode, history: HistoryMode) -> None:
     host = ipymcp.host()._host
     host.guard.policy.pins, host.history.mode = pins, history
-
-
-def _say(text: str) -> None:
-    print(f"ipymcp: {text}", file=sys.stderr)  # noqa: T201 - meant for the cell

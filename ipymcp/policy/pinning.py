@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
 from ipymcp.policy.pins import Pins, canonical, fingerprint
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.state.db import Database
 
-__all__ = ["LOCK_FILE", "Pinning", "read_lock", "write_lock"]
+__all__ = ["LOCK_FILE", "Lock", "Pinning", "read_lock", "write_lock"]
 
 LOCK_FILE = "mcp.lock"
 _VERSION = 1
+Lock: TypeAlias = "Mapping[str, Mapping[str, str]]"
+"""Hashes of tools, by server and tool."""
 
 
 class Pinning:
@@ -86,6 +88,20 @@ class Pinning:
         self._changed[digest] = self._changed.get(digest, frozenset()) - accepted
         self._tell()
 
+    def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
+        """From their next start on hold servers to a lock file, or to none.
+
+        Raises:
+            PolicyError: The lock file has no such server.
+        """
+        for server in servers:
+            if lock is None:
+                self.lock.pop(server, None)
+            elif server in lock:
+                self.lock[server] = lock[server]
+            else:
+                raise PolicyError(f"is not in {LOCK_FILE}", server=server, hint="%mcp pins export writes the file anew")
+
     def has_changed(self, digest: str, tool: str) -> bool:
         """Whether a tool is not what was pinned."""
         return tool in self._changed.get(digest, ())
@@ -128,7 +144,7 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ) from None
 
 
-def read_lock(path: Path) -> dict[str, Mapping[str, str]]:
+def read_lock(path: Path) -> Lock:
     """The hashes of a lock file, by server and tool.
 
     Raises:

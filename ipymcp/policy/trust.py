@@ -98,7 +98,15 @@ class Trust:
                 name = definition.name
                 hint = f"%mcp start {name} asks; {VARIABLE}={digest[:_SHORTEST]} where nobody can be asked"
                 raise TrustError(missing, server=name, hint=hint)
+            if definition.source.scope == "user" and await self._is_first_seen(definition):
+                await self.agree(definition, digest)
         return digest
+
+    async def allows(self, definition: ServerDefinition) -> bool:
+        """Whether a definition may run without a question."""
+        if definition.source.scope not in ("project", "user"):
+            return True
+        return await self._missing(definition, await asyncio.to_thread(definition.digest)) is None
 
     async def _missing(self, definition: ServerDefinition, digest: str) -> str | None:
         """What a definition lacks to be run; None if nothing."""
@@ -106,7 +114,7 @@ class Trust:
         is_own = definition.source.scope == "user"
         if word == "all" or (word not in ("", "none") and _is_named(digest, word)):
             return None
-        if is_own and await self._is_first_seen(definition, digest):
+        if is_own and await self._is_first_seen(definition):
             return None
         if word == "none" and not is_own:
             return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
@@ -126,16 +134,13 @@ class Trust:
                 return f"needs your consent to be given your secret {name!r}"
         return None
 
-    async def _is_first_seen(self, definition: ServerDefinition, digest: str) -> bool:
+    async def _is_first_seen(self, definition: ServerDefinition) -> bool:
         """Whether this entry of the user's own file was never seen before: then it is taken as it is."""
         rows = await self._database().aquery(
             "SELECT 1 FROM trust WHERE file = ? AND server = ? AND is_own LIMIT 1",
             (str(definition.source), definition.name),
         )
-        if rows:
-            return False
-        await self.agree(definition, digest)
-        return True
+        return not rows
 
     async def _ask_about(self, file: str, found: Sequence[tuple[ServerDefinition, str]]) -> None:
         from ipymcp.config.dangers import dangers

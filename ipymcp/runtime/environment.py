@@ -1,4 +1,4 @@
-"""What a server's process is given: its environment, its program's full path, its folder.
+"""What a server's process is given: its environment, its program's full path.
 
 A child gets a short list of the kernel's variables and what its definition names. The list is `PASSED_ON`; a definition
 widens it by `inherit_env`: true for everything, or a list of further names.
@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.sensitive import secret_variables
-from ipymcp.errors import CommandNotFound, StartError
+from ipymcp.errors import CommandNotFound
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.process import Launch
+from ipymcp.runtime.folders import made_folder, program_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +65,7 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
     """What to run for this definition.
 
     Args:
-        definition: Of a stdio server.
+        definition: Of a stdio server, expanded.
         folder: Where it runs if it was not defined by a file; a `cwd` in its definition is relative to that folder.
 
     Raises:
@@ -72,15 +73,14 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
         StartError: Its folder does not exist.
     """
     assert definition.command is not None
-    cwd = os.path.normpath(os.path.join(definition.base or folder, os.path.expanduser(definition.cwd or "")))
-    if not os.path.isdir(cwd):
-        raise StartError(f"its folder does not exist: {cwd}", hint="mend cwd in its definition")
+    cwd = made_folder(definition, folder)
     env = _environment(definition)
     masks.add(*secret_variables(env))
-    if definition.command in _OWN_PYTHON and definition.origin in ("cell", "script"):
+    if definition.command in _OWN_PYTHON and definition.source.scope in ("cell", "script"):
         program = sys.executable
     else:
-        program = _find(definition.command, env.get("PATH", ""), cwd)
+        program = _find(definition.command, env["PATH"], program_folder(definition, folder))
+    env["PWD"] = cwd
     return Launch([program, *definition.args], env, cwd)
 
 
@@ -101,8 +101,9 @@ def _environment(definition: ServerDefinition) -> dict[str, str]:
     else:
         names = PASSED_ON.union(inherit or ())
         env = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
-    env["PATH"] = _safe_path(env.get("PATH", os.defpath))
+    env.setdefault("PATH", os.defpath)
     env.update(definition.env)
+    env["PATH"] = _safe_path(env["PATH"])
     return env
 
 

@@ -14,6 +14,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ipymcp.config.watch import Discovery
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
+    from ipymcp.policy.pinning import Lock
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.catalog import Catalog, ToolEntry
 
@@ -58,6 +60,8 @@ class Host:
 
     def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
+        self.discovery = Discovery(self.folder)
+        """The servers that files in the user's and the project's folders define."""
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
         self.events = Events()
@@ -92,10 +96,25 @@ class Host:
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
 
+    def trusts(self, definition: ServerDefinition) -> bool:
+        """Whether a definition may run without a question. Not on the loop."""
+        return self.loop.run(self.guard.trust.allows(definition))
+
+    def agree(self, definition: ServerDefinition) -> None:
+        """The user has had us write this definition: it may run. Not on the loop."""
+        from ipymcp.config.trust import wanted_secrets
+
+        self.loop.run(self.guard.trust.agree(definition, secrets=wanted_secrets(definition)))
+
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
     async def load(
-        self, definitions: Iterable[ServerDefinition], *, wait: bool = True, trusted: bool = False
+        self,
+        definitions: Iterable[ServerDefinition],
+        *,
+        wait: bool = True,
+        trusted: bool = False,
+        lock: Lock | None = None,
     ) -> list[ServerSession]:
         """Have these servers, started. A second identical load is a no-op; a changed one restarts.
 
@@ -105,8 +124,13 @@ class Host:
             definitions: What to run.
             wait: Until each is ready or has failed.
             trusted: The user has seen them, and says so.
+            lock: What their tools must be.
+
+        Raises:
+            PolicyError: The lock has no such server.
         """
         definitions = list(definitions)
+        self.guard.pinning.hold_to(lock, [one.name for one in definitions])
         await self.guard.refresh()
         await self._consider((one for one in definitions if not one.disabled), trusted=trusted)
         sessions = await asyncio.shield(self.loop.spawn(self._have_all(definitions), "ipymcp-load"))

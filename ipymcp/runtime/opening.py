@@ -10,9 +10,11 @@ from ipymcp.protocol.subscriptions import changing_lists
 from ipymcp.runtime.link import Link
 from ipymcp.runtime.login import SessionUser
 from ipymcp.runtime.reach import authorizer, transport, ways
+from ipymcp.runtime.values import expanded_now
 
 if TYPE_CHECKING:
     from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.protocol.oauth.provider import OAuth
     from ipymcp.runtime.reach import Way
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Services
@@ -38,10 +40,13 @@ class Opener:
         self._definition = session.definition
         self._services = services
         self._ways = ways(self._definition)
-        self._login = authorizer(self._definition, SessionUser(session, services), services)
+        self._expanded = self._definition
+        """With the values that variables have at this start."""
+        self._login: OAuth | None = None
 
     async def connect(self, start: Start) -> Link:
         """One start: the process or the address, the protocol, the tools."""
+        await self._expand(start)
         first, *others = self._ways
         try:
             link = await self._settle_era(first, start)
@@ -56,6 +61,13 @@ class Opener:
                 raise error from None
             self._ways = (others[0],)
         return link
+
+    async def _expand(self, start: Start) -> None:
+        expanded = await expanded_now(self._session, start, self._services)
+        if self._login is None or expanded != self._expanded:
+            user = SessionUser(self._session, self._services)
+            self._login = authorizer(expanded, self._definition.digest(), user, self._services)
+        self._expanded = expanded
 
     async def _settle_era(self, way: Way, start: Start) -> Link:
         era = self._definition.era
@@ -94,7 +106,7 @@ class Opener:
 
     async def _open(self, way: Way, era: EraChoice, start: Start) -> Link:
         seconds = self._definition.start_timeout
-        reached = transport(self._definition, way, self._services, self._login)
+        reached = transport(self._expanded, way, self._services, self._login)
         link = Link(self._session, reached, next(self._session.numbers), self._services)
         self._session.use(link)
         hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)

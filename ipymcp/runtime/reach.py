@@ -44,7 +44,7 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     """The transport to try, not yet opened.
 
     Raises:
-        McpError: The definition cannot be used: no such program or folder, no address, no header.
+        McpError: The definition, which is expanded, cannot be used: no such program or folder, no address, no header.
     """
     masks.add(*sensitive(definition))
     if way == "stdio":
@@ -62,11 +62,12 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     return Remote(definition.url, headers=_headers(definition), authorizer=login, limit=definition.max_result_bytes)
 
 
-def authorizer(definition: ServerDefinition, user: LoginUser, services: Services) -> OAuth | None:
+def authorizer(definition: ServerDefinition, digest: str, user: LoginUser, services: Services) -> OAuth | None:
     """What gets past the server's login; None where the definition holds its credentials itself, or there is no login.
 
     Args:
-        definition: Of the server.
+        definition: Of the server, expanded.
+        digest: Of the definition as it was written: what is kept, is kept under it.
         user: Who logs in.
         services: The host's.
     """
@@ -81,7 +82,7 @@ def authorizer(definition: ServerDefinition, user: LoginUser, services: Services
     given = dict(definition.auth)
     kind, scopes = given.pop("type", "oauth"), tuple(given.pop("scopes", ()))
     settings = OAuthSettings(grant="authorization_code" if kind == "oauth" else kind, scopes=scopes, **given)
-    return OAuth(url, settings, services.store.tokens, user, fetch, definition=definition.digest())
+    return OAuth(url, settings, services.store.tokens, user, fetch, definition=digest)
 
 
 def login_extension(definition: ServerDefinition) -> str | None:

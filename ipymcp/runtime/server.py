@@ -1,6 +1,7 @@
 """One configured server's life in this notebook: a state machine owned by one task on the background loop.
 
     disabled -> stopped -> starting -> ready -> (error | stopped), and restarting between a death and the next start
+    needs_trust, where a start would run what nobody agreed to
     ready <-> unreachable, for a remote server; needs_auth, while one wants a login
 
 Only the owner task starts and ends connections. Starts that failed are tried again, servers that died are started
@@ -69,7 +70,7 @@ class ServerSession:
         """Whether it waits, stopped, for its first call; what it has is known from before."""
         self.digest = definition.digest()
         self.error: McpError | None = None
-        """Why it is in the state `error`, or `needs_auth` without a connection."""
+        """Why it is in the state `error` or `needs_trust`, or `needs_auth` without a connection."""
         self.last_error = ""
         """The last failure of any kind, one line."""
         self.calls = 0

@@ -65,6 +65,8 @@ class Services:
     """What may run, and what may be called."""
     store: Store
     """What outlives the kernel."""
+    inputs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """What the user gave for `${input:ID}`, by document and id."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

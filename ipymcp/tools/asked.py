@@ -1,28 +1,43 @@
-"""What `load` was asked for: definitions, from names, config files and mappings."""
+"""What `load` was asked for: definitions, from names, config files, the discovered configuration and mappings."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.files import from_mapping, read
-from ipymcp.errors import UnknownName
+from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.runtime.names import identifier, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ipymcp.config.discovery import Configuration
     from ipymcp.runtime.host import Host
 
-__all__ = ["demo_definition", "gather", "url_definition"]
+__all__ = ["Asked", "demo_definition", "gather", "notices", "url_definition"]
 
 _NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
 """Parts of a host's name that say nothing of whose it is."""
+_TYPED = frozenset({"cell", "script", "named"})
+"""The scopes of definitions that are nearer than any file that was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be loaded."""
+
+    definitions: list[ServerDefinition]
+    named: list[str] = field(default_factory=list[str])
+    """The names among them that must not fail."""
+    notices: list[str] = field(default_factory=list[str])
+    """What the user should know of the configuration, a line each."""
 
 
 def demo_definition() -> ServerDefinition:
@@ -43,55 +58,99 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
         labels = host.split(".")
         known = [label for label in (labels[:-1] or labels) if label not in _NO_NAMES]
         name = identifier(known[-1]) if known and not host.replace(".", "").isdigit() else "remote"
-    return from_mapping({name: {"url": url}}, origin="cell")[name]
+    return from_mapping({name: {"url": url}}, scope="cell")[name]
 
 
-def gather(
-    what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host
-) -> tuple[list[ServerDefinition], list[str]]:
-    """The definitions that `load` was asked for, and the names among them that must not fail.
+def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host) -> Asked:
+    """What `load` was asked for; every server of the discovered configuration, where that is nothing.
 
     Raises:
         ConfigError: A file or definition is wrong.
         UnknownName: A name that is nowhere defined.
     """
+    items = list(what)
+    if not items:
+        return _everything(host)
     definitions: dict[str, ServerDefinition] = {}
     named: list[str] = []
     path: Path | None = None
     available: dict[str, ServerDefinition] = {}
     pending: dict[str, ServerDefinition] = {}
-    for item in what:
+    found: Configuration | None = None
+    for item in items:
         if not isinstance(item, (str, os.PathLike)):
-            found = from_mapping(item)
-            definitions.update(found)
-            named.extend(found)
+            given = from_mapping(item)
+            definitions.update(given)
+            named.extend(given)
         elif isinstance(item, str) and "://" in item:
             remote = url_definition(item)
             definitions[remote.name] = remote
             named.append(remote.name)
         elif isinstance(item, os.PathLike) or _looks_like_path(item):
             definitions.update(pending)
-            path = Path(host.folder, os.path.expanduser(item))
+            path = Path(os.path.abspath(os.path.join(host.folder, os.path.expanduser(item))))
             available = pending = read(path)
+            host.discovery.watch(path)
         else:
             pending = {}
-            definitions[item] = _named(item, available, path, host)
+            if path is None and found is None and not _is_typed(item, host):
+                found = host.discovery.read()
+            definitions[item] = _from(path, item, available) if path else _named(item, found, host)
             named.append(item)
     definitions.update(pending)
-    return list(definitions.values()), named
+    return Asked(list(definitions.values()), named)
 
 
-def _named(name: str, available: Mapping[str, ServerDefinition], path: Path | None, host: Host) -> ServerDefinition:
+def notices(configuration: Configuration) -> list[str]:
+    """What is wrong with the files, or shadowed, as lines to show."""
+    lines = [error.message for error in configuration.errors]
+    for name, farther in configuration.shadowed.items():
+        nearer = configuration.servers[name]
+        if isinstance(nearer, ServerDefinition):
+            lines += [f"{name}: the one in {nearer.source} shadows that in {other.source}" for other in farther]
+    return lines
+
+
+def _everything(host: Host) -> Asked:
+    configuration = host.discovery.read()
+    definitions: list[ServerDefinition] = []
+    lines = notices(configuration)
+    for name, definition in configuration.definitions.items():
+        if _is_typed(name, host):
+            loaded = host.sessions[name].definition
+            if loaded.source.file != definition.source.file:
+                lines.append(f"{name}: the one that is loaded ({loaded.source}) stays; {definition.source} has another")
+                continue
+        definitions.append(definition)
+    if not definitions and not configuration.servers:
+        lines.append("no servers are configured here; %mcp config says where they would stand")
+    return Asked(definitions, [], lines)
+
+
+def _is_typed(name: str, host: Host) -> bool:
+    session = host.sessions.get(name)
+    return session is not None and session.definition.source.scope in _TYPED
+
+
+def _from(path: Path, name: str, available: Mapping[str, ServerDefinition]) -> ServerDefinition:
     if name in available:
         return available[name]
-    if path is None and name in host.sessions:
+    hint = nearest(name, available) or f"it defines: {', '.join(available) or 'none'}"
+    raise UnknownName(f"{path} defines no server {name!r}", hint=hint)
+
+
+def _named(name: str, found: Configuration | None, host: Host) -> ServerDefinition:
+    entry = found.servers.get(name) if found is not None else None
+    if isinstance(entry, ConfigError):
+        raise entry
+    if entry is not None:
+        return entry
+    if name in host.sessions:
         return host.sessions[name].definition
-    if path is None and name == "demo":
+    if name == "demo":
         return demo_definition()
-    if path is not None:
-        hint = nearest(name, available) or f"it defines: {', '.join(available) or 'none'}"
-        raise UnknownName(f"{path} defines no server {name!r}", hint=hint)
-    hint = nearest(name, [*host.sessions, "demo"]) or f"say what it runs: %mcp load {name} -- COMMAND ARG…"
+    known = found.servers if found is not None else ()
+    hint = nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {name} -- COMMAND ARG…"
     raise UnknownName(f"no server {name!r} is known here", hint=hint)
 
 

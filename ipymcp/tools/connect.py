@@ -49,7 +49,8 @@ class connect(_Connection):
 
     def __enter__(self) -> Mcp:
         try:
-            self._mcp.load(*self._what)
+            if self._what:
+                self._mcp.load(*self._what)
         except BaseException:
             self._mcp.close()
             raise
@@ -71,7 +72,8 @@ class aconnect(_Connection):
 
     async def __aenter__(self) -> Mcp:
         try:
-            await self._mcp.load.aio(*self._what)
+            if self._what:
+                await self._mcp.load.aio(*self._what)
         except BaseException:
             await self._mcp._host.aclose()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -209,20 +210,24 @@ class Mcp(Live):
     async def load(self, *what: str | os.PathLike[str] | Mapping[str, Any], wait: bool = True) -> Servers:
         """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
+        Nothing: every server of the discovered configuration that is not disabled, and whose file is trusted.
+
         Loading twice what has not changed does nothing; what has changed is restarted.
 
         Args:
-            what: Names, addresses (`https://…`), paths, definitions. A plain name after a path picks from that file;
-                one that is loaded already is started.
+            what: Names, addresses (`https://…`), paths, definitions. A plain name after a path picks from that file,
+                else from the discovered configuration; one that is loaded already is started.
             wait: Until each is ready or has failed.
 
         Raises:
             ServerError: A server asked for by name did not start.
             ConfigError: A file or definition is wrong.
         """
-        definitions, named = gather(what, self._host)
-        await self._host.load(definitions, wait=wait)
-        for name in named if wait else ():
+        asked = gather(what, self._host)
+        for line in asked.notices:
+            logging.getLogger("ipymcp.config").warning("%s", line)
+        await self._host.load(asked.definitions, wait=wait)
+        for name in asked.named if wait else ():
             if not self._host.sessions[name].is_lazy:
                 self._host.sessions[name].require()
         return self.servers

@@ -38,6 +38,7 @@ MODULES = {
     "subscribe": "resources",
     "prompts": "prompts",
     "prompt": "prompts",
+    "config": "config",
     "cancel": "cancel",
     "history": "history",
     "policy": "policy",
@@ -47,6 +48,8 @@ MODULES = {
     "help": "help",
 }
 """Which module has which word."""
+_READERS = frozenset({"config", "load"})
+"""Those that read the configuration anew: no need to say that it has changed."""
 
 
 def command(word: str) -> Command:
@@ -77,6 +80,7 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
 
 
 def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+    from ipymcp.notebook.notices import say
     from ipymcp.notebook.progress import CellPresenter
 
     mcp = ipymcp.host()
@@ -85,6 +89,9 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
         mcp._host.presenter = CellPresenter(extension.ip, settings)
     line = tokenize(text)
     words = line.words
+    if not words or words[0].text not in _READERS:
+        for change in mcp._host.discovery.changes():
+            say(change)
     if not words and line.command is None:
         if cell is not None:
             raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.config.definition import ServerDefinition
@@ -12,46 +14,58 @@ from ipymcp.errors import McpError
 from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.notebook.notices import say
 from ipymcp.notebook.progress import LoadDisplay
+from ipymcp.policy.pinning import LOCK_FILE, read_lock
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.runtime.names import identifier
 from ipymcp.runtime.waiting import Waiter
-from ipymcp.tools.asked import gather, url_definition
+from ipymcp.tools.asked import Asked, gather, url_definition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.notebook.magics.request import Request
+    from ipymcp.policy.pinning import Lock
 
 __all__ = ["COMMANDS"]
 
 _HELP = """Load servers: start them and list their tools.
 
+    %mcp load                                   every server of the discovered configuration; see %mcp config
+    %mcp load fs git                            those two of it
     %mcp load demo                              the server that ships with ipymcp
     %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
     %mcp load docs https://host/mcp             a remote server: [NAME] URL
     %mcp load ./mcp.json                        every server of a config file that is not disabled
     %mcp load ./mcp.json fs git                 those two of it
 
-Loading again what has not changed does nothing; what has changed is restarted.
+Loading again what has not changed does nothing; what has changed is restarted. A server that a project's file defines
+runs only after you have seen its definition and agreed: you are asked, once for each definition.
 
     --header H     a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this
-                   kernel's variable
+                   kernel's variable at each start
     --transport T  http (the default, which finds sse by itself) or sse
     --env K=V      a variable for the server; --env K passes on this kernel's own
     --cwd D        the folder it runs in
     --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
     --timeout S    seconds a call may go without progress; 30 unless set
+    --trust        run what the project defines without asking; its servers still ask for your secrets
+    --read-only    refuse tools that do not declare that they only read
+    --locked       refuse servers whose tools are not what mcp.lock says; %mcp pins export writes that
     --lazy         start it at its first call, where its tools are known from before
     --no-wait      return at once; %mcp shows how it goes"""
 
 _RUNNERS = {"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "docker", "podman"}
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
 
 
 def _load(request: Request) -> None:
-    definitions, named = _asked(request)
+    asked = _asked(request)
+    definitions, named = asked.definitions, asked.named
+    if not request.line.silent:
+        for line in asked.notices:
+            say(line)
     host = request.mcp._host
     waiter = Waiter()
     wait = not request.parsed.has("--no-wait")
@@ -59,7 +73,8 @@ def _load(request: Request) -> None:
     unsubscribe = host.events.subscribe(lambda event: waiter.put(partial(display.update, event)))
     failed = None
     try:
-        host.loop.run(host.load(definitions, wait=wait), waiter)
+        loading = host.load(definitions, wait=wait, trusted=request.parsed.has("--trust"), lock=_lock(request))
+        host.loop.run(loading, waiter)
         failed = next((name for name in named if wait and host.sessions[name].error is not None), None)
     finally:
         unsubscribe()
@@ -68,7 +83,11 @@ def _load(request: Request) -> None:
         host.sessions[failed].require()
 
 
-def _asked(request: Request) -> tuple[list[ServerDefinition], list[str]]:
+def _lock(request: Request) -> Lock | None:
+    return read_lock(Path(request.mcp._host.folder, LOCK_FILE)) if request.parsed.has("--locked") else None
+
+
+def _asked(request: Request) -> Asked:
     command = request.line.command
     names = request.names
     if command is not None:
@@ -78,14 +97,13 @@ def _asked(request: Request) -> tuple[list[ServerDefinition], list[str]]:
             raise LineError(f"one name before --, not {len(names)}", request.words[1].start)
         argv = request.line.argv
         name = names[0] if names else _name_of(argv)
-        return [_changed(request, ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:])))], [name]
-    if not names:
-        raise LineError("what to load? demo, a config file, or NAME -- COMMAND ARG…", 0)
+        typed = ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:]))
+        return Asked([_changed(request, typed)], [name])
     if any("://" in name for name in names):
         remote = _remote(request)
-        return [_changed(request, remote)], [remote.name]
-    definitions, named = gather(names, request.mcp._host)
-    return [_changed(request, definition) for definition in definitions], named
+        return Asked([_changed(request, remote)], [remote.name])
+    asked = gather(names, request.mcp._host)
+    return replace(asked, definitions=[_changed(request, definition) for definition in asked.definitions])
 
 
 def _remote(request: Request) -> ServerDefinition:
@@ -103,9 +121,14 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
     parsed = request.parsed
     changes: dict[str, Any] = {}
     if parsed.has("--env"):
-        changes["env"] = {**definition.env, **_variables(parsed.texts("--env"))}
+        given = _variables(parsed.texts("--env"))
+        if definition.source.scope != "cell":  # what is typed is meant as it stands
+            given = {name: value.replace("${", "$${") for name, value in given.items()}
+        changes["env"] = {**definition.env, **given}
     if parsed.has("--cwd"):
         changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
+    if parsed.has("--read-only"):
+        changes["read_only"] = True
     if parsed.has("--era"):
         changes["era"] = parsed.text("--era")
     if parsed.has("--lazy"):
@@ -142,16 +165,9 @@ def _headers(texts: Sequence[str]) -> dict[str, str]:
         name, colon, value = text.partition(":")
         if not colon:
             raise McpError(f"--header {name}: no value", hint="write --header 'Name: value'")
-        headers[name.strip()] = _VARIABLE.sub(_expanded, value.strip())
+        headers[name.strip()] = value.strip()
     checked_headers(headers)
     return headers
-
-
-def _expanded(match: re.Match[str]) -> str:
-    value = os.environ.get(match[1])
-    if value is None:
-        raise McpError(f"--header: this kernel has no variable {match[1]}", hint=f"os.environ[{match[1]!r}] = …")
-    return value
 
 
 def _name_of(argv: Sequence[str]) -> str:
@@ -168,7 +184,7 @@ def _name_of(argv: Sequence[str]) -> str:
 COMMANDS = {
     "load": Command(
         Syntax(
-            "load NAME… | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…",
+            "load [NAME…] | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…",
             (
                 Option("--header", "'Name: value'", repeats=True),
                 Option("--transport", "http|sse", choices=("http", "sse")),
@@ -177,6 +193,9 @@ COMMANDS = {
                 Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
                 Option("--timeout", "S", number=True),
                 Option("--lazy"),
+                Option("--trust"),
+                Option("--read-only"),
+                Option("--locked"),
                 Option("--no-wait"),
             ),
         ),

@@ -1,0 +1,215 @@
+"""Definitions as documents: ipymcp's own, with everything, and other hosts', with what their shapes have room for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.variables import Reference, in_folder, mapped, respelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["TARGETS", "Exported", "adopted", "as_own", "exported"]
+
+_NOT_VALUES = frozenset({"name", "source", "extra", "inputs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How a host writes servers."""
+
+    table: str = "mcpServers"
+    listed: bool = False
+    """Its table is a list, its `env` and headers lists of names and values."""
+    kind: str = ""
+    """The key that says the transport; empty where none does."""
+    words: Mapping[str, str] = field(default_factory=lambda: {"stdio": "stdio", "http": "http", "sse": "sse"})
+    """What it calls the transports; those it lacks are not there."""
+    command_list: bool = False
+    urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The key of the address by transport, where that is not `url`."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The keys it has beside command, args, env, url and headers, by ours."""
+    variables: str = ""
+    """How it writes variables: `dollar`, `env`, `brace`, or not at all."""
+    milliseconds: bool = False
+
+
+_CLINE_WORDS = {"stdio": "stdio", "http": "streamableHttp", "sse": "sse"}
+TARGETS: Mapping[str, Target] = {
+    "claude-desktop": Target(words={"stdio": "stdio"}),
+    "claude-code": Target(kind="type", variables="dollar"),
+    "vscode": Target(table="servers", kind="type", names={"cwd": "cwd", "env_file": "envFile"}, variables="env"),
+    "cursor": Target(names={"env_file": "envFile"}, variables="env"),
+    "cline": Target(
+        kind="type",
+        words=_CLINE_WORDS,
+        names={"cwd": "cwd", "timeout": "timeout", "disabled": "disabled", "auto_approve": "autoApprove"},
+        variables="env",
+    ),
+    "opencode": Target(
+        table="mcp",
+        kind="type",
+        words={"stdio": "local", "http": "remote", "sse": "remote"},
+        command_list=True,
+        names={"env": "environment", "disabled": "enabled"},
+        variables="brace",
+    ),
+    "gemini": Target(
+        urls={"http": "httpUrl"}, names={"cwd": "cwd", "timeout": "timeout"}, variables="dollar", milliseconds=True
+    ),
+    "windsurf": Target(urls={"http": "serverUrl", "sse": "serverUrl"}, names={"disabled": "disabled"}, variables="env"),
+    "jupyter-ai": Target(table="mcp_servers", listed=True, kind="type", words={"stdio": "stdio", "http": "http"}),
+    "jupyter-mcp-manager": Target(
+        table="mcp_servers",
+        listed=True,
+        kind="type",
+        words={"stdio": "stdio", "http": "http"},
+        names={"disabled": "disabled"},
+    ),
+    "boocode": Target(kind="type", words={"stdio": "stdio", "http": "streamableHttp"}, names={"disabled": "enabled"}),
+    "dispatch": Target(table="servers", kind="transport", names={"disabled": "disabled"}),
+}
+"""The hosts whose documents can be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Definitions as a document of another host."""
+
+    document: Mapping[str, Any]
+    notes: tuple[str, ...]
+    """What it has no room for, a line each."""
+
+
+def as_own(definition: ServerDefinition) -> dict[str, Any]:
+    """A definition as ipymcp's own file has it: what differs from the defaults, and the unknown keys."""
+    values: dict[str, Any] = {}
+    plain = ServerDefinition(name="")
+    for key in ServerDefinition.__struct_fields__:
+        value = getattr(definition, key)
+        if key not in _NOT_VALUES and value != getattr(plain, key):
+            values[key] = msgspec.to_builtins(value)
+    if values.get("transport") == ("stdio" if definition.url is None else "http"):
+        del values["transport"]
+    if values.get("max_timeout") == definition.timeout > 600:
+        del values["max_timeout"]
+    return {**values, **definition.extra}
+
+
+def adopted(definition: ServerDefinition) -> ServerDefinition:
+    """A definition of another file as it stands in ipymcp's own: its folder, and paths from it, are written out."""
+    folder = definition.source.folder
+    if folder is None:
+        return definition
+    moved = mapped(definition, lambda _, text: in_folder(text, folder))
+    if moved.env_file is not None:
+        moved = moved.replace(env_file=os.path.join(folder, os.path.expanduser(moved.env_file)))
+    if moved.command is not None:
+        moved = moved.replace(cwd=os.path.normpath(os.path.join(folder, os.path.expanduser(moved.cwd or ""))))
+    return moved
+
+
+def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) -> Exported:
+    """Definitions as another host has them.
+
+    Args:
+        definitions: Which.
+        host: One of `TARGETS`.
+        folder: The notebook's: what `${workspaceFolder}` is where the host has none.
+    """
+    target = TARGETS[host]
+    table: dict[str, Any] = {}
+    notes: list[str] = []
+    inputs: dict[str, Any] = {}
+    for definition in definitions:
+        if definition.transport not in target.words:
+            notes.append(f"{definition.name}: {host} knows no server that speaks {definition.transport}")
+            continue
+        writing = _Writing(definition, target, host, folder)
+        table[definition.name] = writing.entry()
+        notes += writing.notes
+        inputs |= writing.inputs
+    if not target.listed:
+        document: dict[str, Any] = {target.table: table}
+    else:
+        document = {target.table: [{"name": name, **entry} for name, entry in table.items()]}
+    if inputs:
+        document["inputs"] = list(inputs.values())
+    return Exported(document, tuple(notes))
+
+
+class _Writing:
+    """One definition on its way into another host's document."""
+
+    def __init__(self, definition: ServerDefinition, target: Target, host: str, folder: str) -> None:
+        self.notes: list[str] = []
+        self.inputs: dict[str, Any] = {}
+        self._target = target
+        self._host = host
+        self._name = definition.name
+        own = definition.source.folder if definition.source.scope == "project" else None
+        self._folder = own or folder
+        self._described = definition.inputs
+        self._definition = mapped(definition, lambda key, text: respelled(text, self._spell, key=key))
+
+    def entry(self) -> dict[str, Any]:
+        """The server's object."""
+        one, target = self._definition, self._target
+        values: dict[str, Any] = {target.kind: target.words[one.transport]} if target.kind else {}
+        if one.command is not None and target.command_list:
+            values["command"] = [one.command, *one.args]
+        elif one.command is not None:
+            values |= {"command": one.command, "args": list(one.args)}
+        if one.url is not None:
+            values[target.urls.get(one.transport, "url")] = one.url
+        for key in ("env", "headers"):
+            table = getattr(one, key)
+            if table:
+                named = [{"name": name, "value": text} for name, text in table.items()]
+                values[target.names.get(key, key)] = named if target.listed else dict(table)
+        self._add_rest(values)
+        return values
+
+    def _add_rest(self, values: dict[str, Any]) -> None:
+        own = as_own(self._definition)
+        lost: list[str] = []
+        for key in (
+            own.keys() - {"command", "args", "env", "url", "headers", "transport"} - self._definition.extra.keys()
+        ):
+            theirs = self._target.names.get(key)
+            if theirs is None:
+                lost.append(key)
+            elif theirs == "enabled":
+                values[theirs] = not own[key]
+            elif key == "timeout":
+                values[theirs] = int(own[key] * 1000) if self._target.milliseconds else own[key]
+            else:
+                values[theirs] = own[key]
+        if lost:
+            self.notes.append(f"{self._name}: {self._host} has no {', '.join(sorted(lost))}")
+
+    def _spell(self, one: Reference) -> str:
+        style = self._target.variables
+        if one.kind == "place":
+            is_kept = style == "env" and one.name != "workspaceFolderBasename"
+            return one.text if is_kept else in_folder(one.text, self._folder)
+        if self._host == "vscode" and one.kind in ("secret", "input"):
+            described = self._described.get(one.name, {"type": "promptString", "password": one.kind == "secret"})
+            self.inputs[one.name] = {"id": one.name, "description": one.name, **described}
+            return f"${{input:{one.name}}}"
+        if one.kind != "variable" or not style:
+            self.notes.append(f"{self._name}: {self._host} does not read {one.text} in {one.where}")
+            return one.text
+        if one.default is not None and style != "dollar":
+            self.notes.append(f"{self._name}: {self._host} has no default for {one.text} in {one.where}")
+        if style == "brace":
+            return f"{{env:{one.name}}}"
+        if style == "env":
+            return f"${{env:{one.name}}}"
+        return f"${{{one.name}}}" if one.default is None else f"${{{one.name}:-{one.default}}}"

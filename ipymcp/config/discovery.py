@@ -1,0 +1,199 @@
+"""Finds the servers that the user and the project configured for any host. Runs nothing, expands nothing.
+
+Precedence, the nearest first: the file in `IPYMCP_CONFIG`; each folder from the notebook's up to the repository's root,
+home or the file system's boundary; the user's own file. Home itself holds the user's settings of other hosts, and no
+project: it is not looked into.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.files import MissingFile, load
+from ipymcp.config.formats import entries
+from ipymcp.config.places import own_files
+from ipymcp.config.shapes import no_shape
+from ipymcp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ipymcp.config.definition import Scope
+
+__all__ = [
+    "PROJECT_FILES",
+    "Candidate",
+    "Configuration",
+    "Stamp",
+    "candidates",
+    "discover",
+    "file_owners",
+    "is_root",
+    "project_folders",
+    "stamp",
+]
+
+PROJECT_FILES = (
+    "mcp.json",
+    ".mcp.json",
+    ".vscode/mcp.json",
+    ".cursor/mcp.json",
+    "opencode.json",
+    ".jupyter/mcp_settings.json",
+)
+"""What is looked for in each folder, the nearest first."""
+_ROOTS = (".git", ".hg", ".jj", ".svn")
+_MIXED = frozenset({"opencode.json"})
+"""Files in which a host keeps other settings as well."""
+
+Stamp = tuple[int, int, int] | None
+"""What changes with a file: its time, size and number; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may define servers."""
+
+    path: Path
+    scope: Scope
+    folder: str
+    """The folder that its servers belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What was found."""
+
+    servers: Mapping[str, ServerDefinition | ConfigError]
+    """The nearest definition of each name, or what is wrong with it."""
+    shadowed: Mapping[str, tuple[ServerDefinition, ...]]
+    """The farther ones of a name, nearest first."""
+    problems: tuple[ConfigError, ...]
+    """Files that cannot be used or were ignored, and definitions that name no server."""
+    files: tuple[Candidate, ...]
+    """Those that were read."""
+
+    @property
+    def definitions(self) -> dict[str, ServerDefinition]:
+        """Those that can be used."""
+        return {name: entry for name, entry in self.servers.items() if isinstance(entry, ServerDefinition)}
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        """Everything that is wrong."""
+        return (*(entry for entry in self.servers.values() if isinstance(entry, ConfigError)), *self.problems)
+
+
+def discover(files: Iterable[Candidate]) -> Configuration:
+    """Read those of the files that are there.
+
+    Raises:
+        ConfigError: A file that the user named cannot be used.
+    """
+    servers: dict[str, ServerDefinition | ConfigError] = {}
+    shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
+    problems: list[ConfigError] = []
+    read: list[Candidate] = []
+    for file in files:
+        try:
+            found = _read(file)
+        except ConfigError as error:
+            if file.scope == "named":
+                raise ConfigError(f"IPYMCP_CONFIG: {error.message}", hint=error.hint) from None
+            problems.append(error)
+            continue
+        if found is None:
+            continue
+        read.append(file)
+        for name, entry in found:
+            if not name and isinstance(entry, ConfigError):
+                problems.append(entry)
+            elif name not in servers:
+                servers[name] = entry
+            elif isinstance(entry, ServerDefinition):
+                shadowed[name] = (*shadowed.get(name, ()), entry)
+    return Configuration(servers, shadowed, tuple(problems), tuple(read))
+
+
+def candidates(
+    folder: str, environ: Mapping[str, str] = os.environ, own: Sequence[str] | None = None
+) -> list[Candidate]:
+    """Every file that could define servers, the nearest first, whether it is there or not.
+
+    Args:
+        folder: The notebook's.
+        environ: `IPYMCP_CONFIG` names a file.
+        own: The user's own files; those in Jupyter's config folders unless given.
+    """
+    named = environ.get("IPYMCP_CONFIG")
+    users = dict.fromkeys(map(Path, own_files() if own is None else own))
+    found: dict[Path, Candidate] = {}
+    if named:
+        path = Path(os.path.abspath(os.path.join(folder, os.path.expanduser(named))))
+        found[path] = Candidate(path, "named", str(path.parent))
+    for place in project_folders(folder):
+        for path in (Path(place, name) for name in PROJECT_FILES):
+            if path not in users:
+                found.setdefault(path, Candidate(path, "project", place))
+    for path in users:
+        found.setdefault(path, Candidate(path, "user", str(path.parent)))
+    return list(found.values())
+
+
+def is_root(folder: str) -> bool:
+    """Whether a folder is a repository's root."""
+    return any(os.path.lexists(os.path.join(folder, name)) for name in _ROOTS)
+
+
+def stamp(path: Path) -> Stamp:
+    """What to remember of a file in order to notice that it has changed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def project_folders(folder: str) -> Iterator[str]:
+    """The folder and those above it, as far as a project may reach, the nearest first; none for home."""
+    place, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
+    try:
+        device = os.stat(place).st_dev
+    except OSError:
+        return
+    while place != home:
+        yield place
+        above = os.path.dirname(place)
+        if above == place or is_root(place):
+            return
+        try:
+            if os.stat(above).st_dev != device:
+                return
+        except OSError:
+            return
+        place = above
+
+
+def _read(file: Candidate) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
+    """What a file defines; None where there is no such file, or it has to do with other things."""
+    is_named = file.scope == "named"
+    try:
+        document = load(file.path, owners=None if is_named else file_owners())
+    except MissingFile:
+        if is_named:
+            raise
+        return None
+    source = Source(scope=file.scope, file=str(file.path), folder=file.folder)
+    found = entries(document.data, source)
+    if found is None and document.data and (is_named or file.path.name not in _MIXED):
+        raise no_shape(document.data, str(file.path))
+    return found
+
+
+def file_owners() -> frozenset[int] | None:
+    """The users whose files count: this one and root; None where files have no owners."""
+    return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None

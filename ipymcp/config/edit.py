@@ -1,0 +1,135 @@
+"""Writes ipymcp's own files, the only ones that it writes: atomically, one kernel at a time, with nothing lost.
+
+A file with comments or trailing commas is refused, for they would be lost; so is one of another host's shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ipymcp.config.discovery import file_owners, is_root, project_folders
+from ipymcp.config.files import MissingFile, load
+from ipymcp.config.shapes import shape_of
+from ipymcp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+__all__ = ["edit", "project_file"]
+
+_INDENT = re.compile(r"\n([ \t]+)\S")
+_PATIENCE = 5.0
+"""Seconds to wait for another kernel that writes the same file."""
+
+
+def project_file(folder: str) -> Path:
+    """The project's `mcp.json`: the nearest there is, else one in the repository's root, else in this folder.
+
+    Raises:
+        ConfigError: The folder is home, and in no project.
+    """
+    folders = list(project_folders(folder))
+    if not folders:
+        raise ConfigError(f"{folder} belongs to no project", hint="leave --project out: the user's own file is for all")
+    there = next((place for place in folders if os.path.lexists(os.path.join(place, "mcp.json"))), None)
+    return Path(there or (folders[-1] if is_root(folders[-1]) else folders[0]), "mcp.json")
+
+
+def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) -> None:
+    """Change one of ipymcp's own files; it is made if need be.
+
+    Args:
+        file: Which.
+        alter: Is given the document, which has an object `mcpServers`, and changes it.
+        private: Whether a new file is for the user's eyes only.
+
+    Raises:
+        ConfigError: It cannot be read or written, is another host's, or its comments would be lost.
+    """
+    file = Path(os.path.realpath(file))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(file):
+            text, document = _own(file)
+            alter(document)
+            _write(file, _text(document, text), private=private)
+    except OSError as error:
+        hint = "check the folder's permissions"
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}", hint=hint) from None
+
+
+def _own(file: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        read = load(file, owners=file_owners())
+    except MissingFile:
+        return "", {"mcpServers": {}}
+    if not read.is_plain:
+        raise ConfigError(
+            f"{file}: its comments would be lost", hint="change it in an editor; ipymcp reads it as it is"
+        )
+    shape = shape_of(read.data, str(file))
+    document = dict(cast("Mapping[str, Any]", read.data))
+    if shape is not None and "mcpServers" not in document:
+        raise ConfigError(f"{file}: is another host's", hint="change it there; ipymcp reads it as it is")
+    document["mcpServers"] = dict(cast("Mapping[str, Any]", document.get("mcpServers", {})))
+    return read.text, document
+
+
+def _text(document: Mapping[str, Any], before: str) -> bytes:
+    """In the form that the file had."""
+    found = _INDENT.search(before)
+    indent: str | int = found[1] if found else 2
+    end = "\n" if not before or before.endswith("\n") else ""
+    try:
+        return (json.dumps(document, indent=indent, ensure_ascii=False) + end).encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return (json.dumps(document, indent=indent) + end).encode()
+
+
+def _write(file: Path, data: bytes, *, private: bool) -> None:
+    mode = file.stat().st_mode & 0o777 if file.exists() else 0o600 if private else 0o644
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, mode)
+        os.replace(name, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """Hold the file's folder against other kernels, where the system can; the lock leaves nothing behind."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(f"{file}: another kernel is writing it", hint="try again") from None
+                time.sleep(0.02)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,57 @@
+"""The configuration of one notebook, read when it is asked for, and what has changed in its files since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.config.discovery import candidates, discover, stamp
+
+if TYPE_CHECKING:
+    import os
+
+    from ipymcp.config.discovery import Configuration, Stamp
+
+__all__ = ["Discovery"]
+
+
+class Discovery:
+    """Finds the servers that were configured for a folder.
+
+    Args:
+        folder: The notebook's.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._stamps: dict[Path, Stamp] = {}
+        self._named: set[Path] = set()
+
+    def read(self) -> Configuration:
+        """What the files say now.
+
+        Raises:
+            ConfigError: The file that `IPYMCP_CONFIG` names cannot be used.
+        """
+        files = candidates(self.folder)
+        kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
+        self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}  # before: no change is missed
+        return discover(files)
+
+    def watch(self, path: str | os.PathLike[str]) -> None:
+        """Notice changes of a file that the user named, too."""
+        file = Path(path)
+        self._named.add(file)
+        self._stamps[file] = stamp(file)
+
+    def changes(self) -> list[str]:
+        """The files that came, went or changed since they were last read or told of, as lines to show."""
+        lines: list[str] = []
+        for path, before in self._stamps.items():
+            now = stamp(path)
+            if now != before:
+                self._stamps[path] = now
+                what = "is new" if before is None else "is gone" if now is None else "has changed"
+                word = f"%mcp load {path}" if path in self._named else "%mcp load"
+                lines.append(f"{path} {what}: {word} brings the servers up to date")
+        return lines
