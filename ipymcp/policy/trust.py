@@ -57,8 +57,8 @@ class Trust:
     ) -> None:
         self._database = database
         self._ask = ask
-        self._here: set[str] = set()
-        """Digests that `--trust` spoke for, in this process."""
+        self._here: dict[str, frozenset[str]] = {}
+        """Digests that the user spoke for in a cell, and the secrets they may have."""
 
     # -- before servers are started -----------------------------------------------------------------------------------
 
@@ -75,12 +75,19 @@ class Trust:
                 continue
             digest = await asyncio.to_thread(definition.digest)
             if agreed:
-                self._here.add(digest)
+                self._here.setdefault(digest, frozenset())
             if await self._missing(definition, digest) is not None:
                 files.setdefault(str(definition.source), []).append((definition, digest))
         for file, found in files.items():
             if _variable() != "none":
                 await self._ask_about(file, found)
+
+    async def vary(self, original: ServerDefinition, typed: ServerDefinition) -> None:
+        """What may run may also run as the user has changed it in a cell."""
+        if typed.source.scope not in ("project", "user") or not await self.allows(original):
+            return
+        digests = [await asyncio.to_thread(one.digest) for one in (original, typed)]
+        self._here[digests[1]] = await self._granted(digests[0]) or frozenset()
 
     async def require(self, definition: ServerDefinition) -> str:
         """Let a server be started that may be.
@@ -118,21 +125,17 @@ class Trust:
             return None
         if word == "none" and not is_own:
             return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
-        known = await self.agreement(digest)
-        if known is None and digest not in self._here:
+        granted = await self._granted(digest)
+        if granted is None:
             if is_own:
                 return f"needs your trust: its entry in {definition.source} has changed"
             return f"needs your trust: {definition.source} belongs to a project"
-        return None if is_own else self._missing_secret(definition, known)
+        return None if is_own else _missing_secret(definition, granted)
 
-    @staticmethod
-    def _missing_secret(definition: ServerDefinition, known: Agreement | None) -> str | None:
-        from ipymcp.config.trust import wanted_secrets
-
-        for name in wanted_secrets(definition):
-            if known is None or name not in known.secrets:
-                return f"needs your consent to be given your secret {name!r}"
-        return None
+    async def _granted(self, digest: str) -> frozenset[str] | None:
+        """The secrets that a definition may have; None where it may not run."""
+        known = await self.agreement(digest)
+        return self._here.get(digest) if known is None else known.secrets
 
     async def _is_first_seen(self, definition: ServerDefinition) -> bool:
         """Whether this entry of the user's own file was never seen before: then it is taken as it is."""
@@ -203,7 +206,7 @@ class Trust:
             one for one in agreed if named is None or named in (one.server, one.file) or _is_named(one.digest, named)
         ]
         for one in gone:
-            self._here.discard(one.digest)
+            self._here.pop(one.digest, None)
             await self._database().aexecute("DELETE FROM trust WHERE digest = ? AND NOT is_own", (one.digest,))
             await self._database().aexecute(
                 "UPDATE OR REPLACE trust SET digest = ? WHERE digest = ?", (_REVOKED + one.digest, one.digest)
@@ -218,6 +221,13 @@ class Trust:
             Agreement(digest, server, file, frozenset(json.loads(secrets)), decided)
             for digest, server, file, secrets, decided in rows
         ]
+
+
+def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> str | None:
+    from ipymcp.config.trust import wanted_secrets
+
+    missing = next((name for name in wanted_secrets(definition) if name not in granted), None)
+    return None if missing is None else f"needs your consent to be given your secret {missing!r}"
 
 
 def _variable() -> str:

@@ -115,6 +115,7 @@ class Host:
         wait: bool = True,
         trusted: bool = False,
         lock: Lock | None = None,
+        originals: Mapping[str, ServerDefinition] | None = None,
     ) -> list[ServerSession]:
         """Have these servers, started. A second identical load is a no-op; a changed one restarts.
 
@@ -125,6 +126,7 @@ class Host:
             wait: Until each is ready or has failed.
             trusted: The user has seen them, and says so.
             lock: What their tools must be.
+            originals: By name, as they were, those that the user changed in a cell: these have to be trusted.
 
         Raises:
             PolicyError: The lock has no such server.
@@ -132,7 +134,11 @@ class Host:
         definitions = list(definitions)
         self.guard.pinning.hold_to(lock, [one.name for one in definitions])
         await self.guard.refresh()
-        await self._consider((one for one in definitions if not one.disabled), trusted=trusted)
+        originals = originals or {}
+        await self._consider((originals.get(one.name, one) for one in definitions if not one.disabled), trusted=trusted)
+        for one in definitions:
+            if one.name in originals:
+                await self.guard.trust.vary(originals[one.name], one)
         sessions = await asyncio.shield(self.loop.spawn(self._have_all(definitions), "ipymcp-load"))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +61,9 @@ _DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]s
 
 def _load(request: Request) -> None:
     asked = _asked(request)
-    definitions, named = asked.definitions, asked.named
+    definitions = [_changed(request, one) for one in asked.definitions]
+    originals = {one.name: one for one, changed in zip(asked.definitions, definitions, strict=True) if changed != one}
+    named = asked.named
     if not request.line.silent:
         for line in asked.notices:
             say(line)
@@ -73,7 +74,8 @@ def _load(request: Request) -> None:
     unsubscribe = host.events.subscribe(lambda event: waiter.put(partial(display.update, event)))
     failed = None
     try:
-        loading = host.load(definitions, wait=wait, trusted=request.parsed.has("--trust"), lock=_lock(request))
+        is_trusted = request.parsed.has("--trust")
+        loading = host.load(definitions, wait=wait, trusted=is_trusted, lock=_lock(request), originals=originals)
         host.loop.run(loading, waiter)
         failed = next((name for name in named if wait and host.sessions[name].error is not None), None)
     finally:
@@ -98,12 +100,11 @@ def _asked(request: Request) -> Asked:
         argv = request.line.argv
         name = names[0] if names else _name_of(argv)
         typed = ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:]))
-        return Asked([_changed(request, typed)], [name])
+        return Asked([typed], [name])
     if any("://" in name for name in names):
         remote = _remote(request)
-        return Asked([_changed(request, remote)], [remote.name])
-    asked = gather(names, request.mcp._host)
-    return replace(asked, definitions=[_changed(request, definition) for definition in asked.definitions])
+        return Asked([remote], [remote.name])
+    return gather(names, request.mcp._host)
 
 
 def _remote(request: Request) -> ServerDefinition:
