@@ -1,0 +1,148 @@
+"""What is kept of tools, what counts as changed, and what a lock file refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ipymcp.errors import ConfigError, PolicyError
+from ipymcp.policy.pinning import Pinning, read_lock, write_lock
+from ipymcp.policy.pins import canonical, diff, fingerprint
+from ipymcp.policy.policy import Policy
+from ipymcp.policy.rules import Rights
+from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.runtime.catalog import ToolEntry
+from ipymcp.state.db import Database
+
+
+def tool(name: str = "read", description: str = "Reads.", schema: bytes = b'{"type": "object"}') -> ToolDefinition:
+    return ToolDefinition(name, description=description, inputSchema=msgspec.Raw(schema))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    database = Database(tmp_path / "state.db")
+    yield lambda: database
+    database.close(5)
+
+
+def compare(pinning: Pinning, *tools: ToolDefinition, digest: str = "d1", starting: bool = False) -> list[str]:
+    return asyncio.run(pinning.compare(digest, "fs", tools, starting=starting))
+
+
+def test_a_definition_has_one_spelling() -> None:
+    one = tool(schema=b'{"type": "object", "properties": {"a": {}, "b": {}}}')
+    other = tool(schema=b'{"properties":{"b":{},"a":{}},"type":"object"}')
+    assert canonical(one) == canonical(other)
+    assert fingerprint(canonical(one)) == fingerprint(canonical(other))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        tool(description="Reads, and sends it on."),
+        tool(schema=b'{"type": "object", "properties": {"a": {}}}'),
+        ToolDefinition("read", description="Reads.", inputSchema=msgspec.Raw(b'{"type":"object"}'), title="Other"),
+        ToolDefinition(
+            "read",
+            description="Reads.",
+            inputSchema=msgspec.Raw(b'{"type":"object"}'),
+            annotations=msgspec.Raw(b'{"readOnlyHint":true}'),
+        ),
+    ],
+    ids=["description", "schema", "title", "annotations"],
+)
+def test_a_changed_tool_is_noticed_in_every_later_session_until_it_is_accepted(
+    database: Any, changed: ToolDefinition
+) -> None:
+    assert compare(Pinning(Policy(), database), tool()) == []
+    assert compare(Pinning(Policy(), database), tool()) == []
+    pinning = Pinning(Policy(), database)
+    assert compare(pinning, changed) == ["read"]
+    assert pinning.has_changed("d1", "read")
+    asyncio.run(pinning.accept("d1", "fs", [changed]))
+    assert not pinning.has_changed("d1", "read")
+    assert compare(Pinning(Policy(), database), changed) == []
+
+
+def test_a_new_tool_is_pinned_and_another_definition_has_pins_of_its_own(database: Any) -> None:
+    pinning = Pinning(Policy(), database)
+    compare(pinning, tool())
+    assert compare(pinning, tool(), tool("write")) == []
+    assert compare(pinning, tool(description="Other."), digest="d2") == []
+
+
+def test_a_changed_tool_is_kept_from_models(database: Any) -> None:
+    policy = Policy()
+    pinning = Pinning(policy, database)
+    compare(pinning, tool())
+    compare(pinning, changed := tool(description="Other."))
+    entry, rights = ToolEntry("fs", "read", changed), Rights("d1", auto_approve=("*",))
+    assert policy.verdict(entry, rights, "model").decision == "deny"
+    asyncio.run(pinning.accept("d1", "fs", [changed]))
+    assert policy.verdict(entry, rights, "model").decision == "allow"
+
+
+def test_a_diff_can_be_read_line_by_line() -> None:
+    old = tool(description="Reads.\nNothing else.", schema=b'{"type": "object", "properties": {"path": {}}}')
+    new = tool(description="Reads.\nSends it on.", schema=b'{"type": "object", "properties": {"path": {}, "key": {}}}')
+    lines = diff(canonical(old), canonical(new))
+    assert "-description: Nothing else." in lines
+    assert "+description: Sends it on." in lines
+    assert '+      "key": {},' in lines
+    assert " description: Reads." in lines
+
+
+def test_a_server_that_is_not_what_the_lock_file_says_does_not_start(database: Any, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.lock"
+    write_lock(file, {"fs": [tool(), tool("gone")]})
+    pinning = Pinning(Policy(), database)
+    pinning.hold_to(read_lock(file), ["fs"])
+    with pytest.raises(PolicyError) as caught:
+        compare(pinning, tool(description="Other."), tool("new"), starting=True)
+    assert caught.value._two_lines() == [
+        "PolicyError: fs: differs from mcp.lock: read has changed, new is new, gone is gone",
+        "  %mcp load fs runs it unlocked; then %mcp pins export writes the file anew",
+    ]
+    assert compare(pinning, tool(), tool("gone"), starting=True) == []
+
+
+def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: Any, tmp_path: Path) -> None:
+    file, policy = tmp_path / "mcp.lock", Policy()
+    write_lock(file, {"fs": [tool()]})
+    pinning = Pinning(policy, database)
+    pinning.hold_to(read_lock(file), ["fs"])
+    compare(pinning, changed := tool(description="Other."))
+    with pytest.raises(PolicyError, match=r"differs from mcp\.lock"):
+        policy.check(ToolEntry("fs", "read", changed), Rights("d1"))
+    pinning.hold_to(None, ["fs"])
+    compare(pinning, changed)
+    policy.check(ToolEntry("fs", "read", changed), Rights("d1"))
+
+
+def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:
+    with pytest.raises(PolicyError, match=r"git: is not in mcp\.lock"):
+        Pinning(Policy(), database).hold_to({"fs": {}}, ["git"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, "no such file"),
+        ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[]", "is no lock file of version 1"),
+        ('{"version": 2, "servers": {}}', "is no lock file of version 1"),
+        ('{"version": 1, "servers": {"fs": 1}}', "is no lock file of version 1"),
+    ],
+)
+def test_what_is_no_lock_file_is_said_to_be_none(tmp_path: Path, text: str | None, expected: str) -> None:
+    file = tmp_path / "mcp.lock"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_lock(file)
+    assert caught.value.message == f"{file}: {expected}"

