@@ -50,7 +50,8 @@ class Extension:
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
-        ipymcp.host()._host.guard.notify = say
+        host = ipymcp.host()._host
+        host.guard.notify, host.history.cell = say, ip.execution_count
         if is_harmfully_patched():
             say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"

@@ -64,7 +64,7 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
 
 
 def _show(number: int, candidate: Candidate) -> None:
-    _say(f"{number}  {_line(candidate.name)}")
+    _say(f"{number} {_line(candidate.name)}")
     for line in candidate.lines:
         _say(f"  │ {_line(line)}")
     for danger in candidate.dangers:

@@ -56,10 +56,15 @@ def test_every_known_key_is_read() -> None:
     )  # fmt: skip
 
 
-def test_read_only_is_refused_until_it_is_enforced() -> None:
-    assert refused(one, command="npx", read_only=True) == (
-        "mcp.json: mcpServers.fs.read_only: this version does not enforce it",
-        "leave it out, or %mcp disable tools",
+@pytest.mark.parametrize("mode", [True, False, "hinted"])
+def test_there_are_two_read_only_modes(mode: bool | str) -> None:
+    assert one(command="npx", read_only=mode).read_only == mode
+
+
+def test_another_read_only_mode_is_refused() -> None:
+    assert refused(one, command="npx", read_only="yes") == (
+        "mcp.json: mcpServers.fs.read_only: expected true or false, got a string: 'yes'",
+        'write "read_only": true or "read_only": false, unquoted',
     )
 
 

@@ -75,7 +75,7 @@ def test_a_name_that_only_sounds_like_one_is_not(key: str) -> None:
     "text",
     [
         "Read a file. Use offset and limit for large ones, and do not pass a folder.",
-        "Wetter für München – heute & morgen ☀️ 👩‍💻",
+        "Wetter für München, heute & morgen ☀️ 👩‍💻",
         "می‌خواهم",
         "Show the user all of the rows; before you call it, list the tables.",
     ],

@@ -99,7 +99,8 @@ def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
     "change",
     [
         {"command": "npx"}, {"args": ("server", "--root")}, {"cwd": "sub"}, {"env": {"A": "1"}}, {"env_file": ".env"},
-        {"inherit_env": True}, {"auto_approve": ("*",)}, {"tools": {"*": "allow"}}, {"hints": {"*": {"readOnlyHint": True}}},
+        {"inherit_env": True}, {"auto_approve": ("*",)}, {"tools": {"*": "allow"}},
+        {"hints": {"*": {"readOnlyHint": True}}},
     ],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip

@@ -1,0 +1,222 @@
+"""Questions whether servers may run and calls be made, in real kernels: asked, answered, remembered, failing closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartKernel
+from tests.environments import ROOT
+from tests.kernels import Kernel, Outcome
+
+DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
+LOAD = "%load_ext ipymcp\n"
+Start = Callable[..., Kernel]
+
+
+@pytest.fixture
+def started(start_kernel: StartKernel, tmp_path: Path) -> Start:
+    """Starts kernels that share a state, each with a project of its own unless told."""
+
+    def start(servers: dict[str, Any] | None = None, *, file: str = ".mcp.json", **env: str) -> Kernel:
+        kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(tmp_path / "shared"), **env})
+        if servers is not None:
+            write(kernel.folder / file, servers)
+        return kernel
+
+    return start
+
+
+def write(file: Path, servers: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"mcpServers": servers}))
+
+
+def demo(**values: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-I", "-S", DEMO], **values}
+
+
+def run(kernel: Kernel, code: str, *answers: str) -> Outcome:
+    outcome = kernel.run(code, answers=answers)
+    assert outcome.status == "ok", (outcome.error, outcome.prompts, outcome.stdout)
+    return outcome
+
+
+def failed(kernel: Kernel, code: str, *answers: str, ask: bool = True) -> list[str]:
+    outcome = kernel.run(code, answers=answers if ask else None)
+    assert outcome.error is not None, outcome
+    return outcome.error.traceback.splitlines()
+
+
+def states(kernel: Kernel) -> dict[str, str]:
+    outcome = run(kernel, "print({name: mcp.servers[name].state for name in mcp.servers})")
+    return dict(eval(outcome.stdout))
+
+
+def test_a_projects_servers_are_one_question_and_another_kernel_is_not_asked(started: Start) -> None:
+    servers = {"alpha": demo(env={"API_TOKEN": "abcdef0123456789"}), "beta": {"command": "npx", "args": ["-y", "x"]}}
+    kernel = started(servers)
+    outcome = run(kernel, LOAD + "%mcp load", "choose", "y", "n")
+    folder = str(kernel.folder)
+    assert outcome.prompts == ["run them? [all, choose, none] ", "run alpha? [y/N] ", "run beta? [y/N] "]
+    assert outcome.stdout == (
+        f"{folder}/.mcp.json belongs to a project. It would run 2 servers with your rights:\n"
+        "1 alpha\n"
+        f"  │ runs {sys.executable} -I -S {DEMO}\n"
+        f"  │ in {folder}\n"
+        "  │ variable API_TOKEN=•••• (16 characters)\n"
+        "2 beta\n"
+        "  │ runs npx -y x\n"
+        f"  │ in {folder}\n"
+        "  ! npx in the project's folder: node_modules, .npmrc and package.json there decide what runs\n"
+    )
+    assert states(kernel) == {"alpha": "ready", "beta": "needs_trust"}
+    other = started()
+    run(other, f"import os\nos.chdir({folder!r})\n{LOAD}%mcp load alpha")
+    assert states(other) == {"alpha": "ready"}
+    assert "alpha" in run(other, "print(repr(mcp.trust))").stdout
+    assert run(other, "%mcp trust revoke alpha").stdout == "revoked: alpha\n"
+    assert states(other) == {"alpha": "needs_trust"}
+    assert failed(kernel, "%mcp restart alpha", "none")[0].startswith("TrustError: alpha: needs your trust")
+
+
+def test_with_nobody_to_ask_a_projects_server_does_not_run(started: Start) -> None:
+    kernel = started()
+    marker = kernel.folder / "ran"
+    write(kernel.folder / "mcp.json", {"bad": {"command": "touch", "args": [str(marker)]}})
+    assert kernel.run(LOAD + "%mcp load").status == "ok"
+    assert states(kernel) == {"bad": "needs_trust"}
+    first, second = failed(kernel, "%mcp load bad", ask=False)
+    assert first == f"TrustError: bad: needs your trust: {kernel.folder}/mcp.json belongs to a project"
+    assert second.startswith("  %mcp start bad asks; IPYMCP_TRUST=")
+    assert failed(kernel, "%mcp start bad", ask=False)[0] == first
+    assert failed(kernel, "mcp.bad.anything()", ask=False)[0] == first
+    assert not marker.exists()
+
+
+def test_a_question_that_is_interrupted_runs_nothing(started: Start) -> None:
+    kernel = started({"alpha": demo()})
+    cell = kernel.start(LOAD + "%mcp load", answers=())
+    cell.wait_for(lambda outcome: bool(outcome.prompts))
+    kernel.interrupt()
+    outcome = cell.wait()
+    assert outcome.error is not None and outcome.error.ename == "KeyboardInterrupt"
+    assert set(states(kernel).values()) <= {"needs_trust"}
+
+
+def test_trust_in_the_cell_or_in_the_environment_asks_nothing(started: Start) -> None:
+    kernel = started({"alpha": demo()})
+    assert run(kernel, LOAD + "%mcp load --trust").prompts == []
+    assert states(kernel) == {"alpha": "ready"}
+    other = started({"alpha": demo()}, IPYMCP_TRUST="all")
+    assert other.run(LOAD + "%mcp load").status == "ok"
+    assert states(other) == {"alpha": "ready"}
+
+
+def test_an_entry_of_the_users_own_file_that_changed_is_asked_about_once(started: Start) -> None:
+    kernel = started()
+    own = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
+    write(own, {"alpha": demo()})
+    assert run(kernel, LOAD + "%mcp load").prompts == []
+    write(own, {"alpha": demo(env={"LEVEL": "debug"})})
+    outcome = run(kernel, "%mcp load", "yes")
+    assert outcome.prompts == ["run it? [yes, no] "]
+    assert "is your own, and what it says of these has changed" in outcome.stdout
+    assert run(kernel, "%mcp load").prompts == []
+    assert run(kernel, "%mcp config update alpha env.LEVEL=info\n%mcp load").prompts == []
+    assert states(kernel) == {"alpha": "ready"}
+
+
+def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(started: Start) -> None:
+    kernel = started()
+    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\n%mcp policy ask alpha.query;")
+    run(kernel, "import asyncio\nmodel = mcp.alpha.echo.options(caller='model')\nprint(mcp.alpha.echo('mine'))")
+    run(kernel, "%mcp policy ask alpha.echo;")
+    code = "for r in await asyncio.gather(*(model.aio(text) for text in 'ab')): print(r)"
+    outcome = run(kernel, code, "perhaps", "once")
+    assert outcome.prompts == ["allow these 2? [no] "] * 2
+    assert outcome.stdout == (
+        "A model wants to call alpha.echo (ask alpha.echo (this notebook); the server says that it only reads):\n"
+        '  │ text = "a"\n'
+        "A model wants to call alpha.echo (ask alpha.echo (this notebook); the server says that it only reads):\n"
+        '  │ text = "b"\n'
+        "once · server (all of its tools, in this notebook) · notebook (this tool, in this notebook) · always · never"
+        " · no\n"
+        "  expected one of once, server, notebook, always, never, no\n"
+        "a\nb\n"
+    )
+    assert failed(kernel, "model('x')", "")[:2] == [
+        "PolicyError: alpha.echo: you said no",
+        "  %mcp policy explain alpha.echo · in: model('x')",
+    ]
+    assert failed(kernel, "model('x')", ask=False)[0] == (
+        "PolicyError: alpha.echo: needs your consent by the rule 'ask alpha.echo (this notebook)', and nobody answered"
+    )
+    assert run(kernel, "model('x'); model('y')", "notebook").prompts == ["allow? [no] "]
+
+
+def test_always_and_never_hold_in_another_kernel_that_runs(started: Start) -> None:
+    load = LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\nfrom ipymcp.errors import PolicyError"
+    one, other = started(), started()
+    setup = load + "\n%mcp policy ask alpha.echo alpha.query --always\nmodel = mcp.alpha.echo.options(caller='model')"
+    run(one, setup)
+    folder = str(one.folder)
+    run(other, f"import os\nos.chdir({folder!r})\n{load}\nmodel = mcp.alpha.echo.options(caller='model')")
+    run(one, "model('x')", "always")
+    waiting = """
+import time
+end = time.monotonic() + 20
+while mcp.policy.explain('alpha.echo').rows[-1][1] != DECISION and time.monotonic() < end:
+    mcp.alpha.slow(seconds=0.1)
+"""
+    assert run(other, waiting.replace("DECISION", "'allow'") + "print(model('y'))").stdout == "y\n"
+    run(one, "%mcp policy deny alpha.echo --always")
+    run(other, waiting.replace("DECISION", "'deny'"))
+    assert failed(other, "mcp.alpha.echo('z')")[0] == (
+        "PolicyError: alpha.echo: denied by the rule 'deny alpha.echo (always)'"
+    )
+    history = run(other, "print(repr(mcp.history(tool='echo', failed=True)))").stdout
+    assert "PolicyError: denied by the rule" in history
+
+
+def test_what_a_killed_kernel_did_more_than_a_second_ago_is_kept(started: Start) -> None:
+    kernel = started()
+    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\nimport time\nmcp.alpha.echo('kept')")
+    run(kernel, "time.sleep(1.0)")
+    os.kill(kernel.pid, signal.SIGKILL)
+    other = started()
+    listing = run(other, LOAD + "h = mcp.history(server='alpha')\nprint(h.entries[0].cell, h.entries[0].tool)\nh")
+    assert listing.stdout == "1 echo\n"
+    assert listing.result is not None and "<table" in listing.result["text/html"]
+
+
+def test_read_only_and_locked_loads_refuse_what_they_should(started: Start) -> None:
+    kernel = started()
+    load = f"alpha -- {sys.executable} -I -S {DEMO}"
+    run(kernel, LOAD + f"%mcp load --read-only {load}\nprint(mcp.alpha.echo('x'))")
+    lock = kernel.folder / "mcp.lock"
+    assert run(kernel, "%mcp pins export").stdout == f"written: {lock}\n"
+    run(kernel, f"%mcp load --locked {load}\nprint(mcp.alpha.echo('x'))")
+    document = json.loads(lock.read_text())
+    document["servers"]["alpha"]["echo"] = "0" * 64
+    lock.write_text(json.dumps(document))
+    run(kernel, "%mcp unload alpha;")
+    assert failed(kernel, f"%mcp load --locked {load}")[0] == (
+        "PolicyError: alpha: differs from mcp.lock: echo has changed"
+    )
+
+
+def test_a_disabled_server_lists_nothing_and_refuses(started: Start) -> None:
+    kernel = started()
+    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\necho = mcp.alpha.echo\n%mcp disable alpha")
+    assert run(kernel, "print(len(mcp.alpha), len(mcp.tools), dir(mcp.alpha))").stdout == (
+        "0 0 ['prompts', 'resources']\n"
+    )
+    assert failed(kernel, "echo('x')")[:1] == ["ServerStopped: alpha: is disabled"]
