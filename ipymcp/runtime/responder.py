@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ipymcp.errors import RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.runtime.failures import is_web_address
 from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion, UrlQuestion
 from ipymcp.runtime.reach import login_extension
 
@@ -90,7 +90,7 @@ class SessionResponder:
         message, tool = str(params.get("message") or ""), call.tool if call else None
         if params.get("mode") == "url":
             visited = UrlQuestion(self._session.name, tool, message, str(params.get("url") or ""))
-            if not _is_web_address(visited.url):
+            if not is_web_address(visited.url):
                 return self._noted(Answer("decline", note=f"asked to visit what is no web address: {visited.url!r}"))
             return await self._ask(visited, lambda desk: desk.visit(visited), call)
         schema = params.get("requestedSchema")
@@ -174,11 +174,3 @@ def _as_message(given: object) -> dict[str, Any]:
     if is_object(given) and "type" in given:
         return {**message, "content": given}
     return {**message, "content": {"type": "text", "text": str(given)}}
-
-
-def _is_web_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
-    except ValueError:
-        return False
