@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import socket
 import ssl
 import urllib.request
 from collections import deque
@@ -23,30 +22,26 @@ import httpx
 
 from ipymcp.errors import CallError, ConfigError, ConnectionLost
 from ipymcp.protocol.transports.addresses import within_origin
-from ipymcp.protocol.transports.network import TLS_ENDED, Network
-from ipymcp.protocol.transports.refusals import Unreachable, too_large
+from ipymcp.protocol.transports.http_failures import FAILURES, before_answer, within_answer
+from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, Network
+from ipymcp.protocol.transports.refusals import too_large
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from ipymcp.protocol.transports.addresses import Address
 
 __all__ = ["Answer", "HttpClient"]
 
 _MOST_IDLE = 20
-_CONNECT_TIMEOUT = 10.0
 _KEEP_ALIVE = 4.0
 """Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
 _MAX_REDIRECTS = 5
 _READ_OF_REDIRECTS = 65_536
 _REDIRECTS = frozenset({301, 302, 307, 308})
-_EXTENSIONS = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+_EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 """No other timeout: the call's own deadline does that."""
-_FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException)
-_CHECK_HOST = "check the URL and the network"
-_CHECK_SCHEME = "is it http:// rather than https://?"
-_CHECK_RUNNING = "is the server running?"
 
 
 class _Connection:
@@ -109,10 +104,8 @@ class Answer:
             self._is_whole = True
         except httpx.DecodingError as error:
             raise ConnectionLost(f"the answer's compression is broken ({error})") from error
-        except _FAILURES as error:
-            raise ConnectionLost(
-                f"the connection was dropped before the answer was complete ({_words(error)})"
-            ) from error
+        except FAILURES as error:
+            raise within_answer(error) from error
 
     def _decoded(self) -> AsyncIterator[bytes]:
         stream = _Raw(self._response)
@@ -262,8 +255,9 @@ class HttpClient:
             response = await connection.http.handle_async_request(request)
         except BaseException as error:
             await connection.http.aclose()
-            if isinstance(error, _FAILURES):
-                raise self._translated(error) from error
+            if isinstance(error, FAILURES):
+                proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
+                raise before_answer(error, f"{self.address.shown}{proxy}") from error
             raise
         return Answer(response, connection, self)
 
@@ -276,14 +270,6 @@ class HttpClient:
                 return connection
             await connection.http.aclose()
         return _Connection(self._factory.create_connection(origin))
-
-    def _translated(self, error: Exception) -> Exception:
-        if isinstance(error, (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError)):
-            proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
-            return _unreachable(f"cannot connect to {self.address.shown}{proxy}", error)
-        if isinstance(error, httpcore.LocalProtocolError):
-            return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
-        return ConnectionLost(f"the connection was dropped before the answer ({_words(error)})")
 
     async def keep(self, connection: _Connection) -> None:
         """Keep a connection for the next request, and close those that nobody has needed for long."""
@@ -365,45 +351,3 @@ def _environment_proxy(url: httpx.URL) -> httpx.Proxy | None:
     if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
         return None
     return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
-
-
-# -- what went wrong --------------------------------------------------------------------------------------------------
-
-
-def _unreachable(what: str, error: Exception) -> Unreachable:
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            hint = "if you trust this server, name its CA by SSL_CERT_FILE"
-            return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
-        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a silence
-            return Unreachable(f"{what}: TLS: {_ssl_words(cause)}", _CHECK_SCHEME)
-        if isinstance(cause, socket.gaierror):
-            return Unreachable(f"{what}: the host's name is not known ({cause.strerror})", _CHECK_HOST)
-        if isinstance(cause, ConnectionRefusedError):
-            return Unreachable(f"{what}: connection refused", _CHECK_RUNNING)
-        if isinstance(cause, FileNotFoundError):
-            return Unreachable(f"{what}: there is no such socket", _CHECK_RUNNING)
-    if isinstance(error, httpcore.ConnectTimeout):
-        return Unreachable(f"{what}: no connection within {_CONNECT_TIMEOUT:g} s", _CHECK_HOST, may_pass=False)
-    return Unreachable(f"{what}: {_words(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that led to it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        members: tuple[BaseException, ...] = getattr(cause, "exceptions", ())  # of an ExceptionGroup
-        for member in members:
-            yield from _causes(member)
-        cause = cause.__cause__ or cause.__context__
-
-
-def _ssl_words(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
-
-
-def _words(error: Exception) -> str:
-    """What happened, in the words of the system if it has any."""
-    words = next((str(cause) for cause in _causes(error) if str(cause)), type(error).__name__)
-    return words.rstrip(".")

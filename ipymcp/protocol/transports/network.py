@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Coroutine, Generator, Iterable
 
-__all__ = ["TLS_ENDED", "Network"]
+__all__ = ["CONNECT_TIMEOUT", "TLS_ENDED", "Network"]
 
+CONNECT_TIMEOUT = 10.0
+"""Seconds in which a connection is made, TLS and all."""
 _MOST_UNREAD = 1 << 20
 """Bytes that may wait to be read before the other side has to."""
 _LARGE = 1 << 16
