@@ -63,10 +63,9 @@ async def test_a_server_on_an_sdk_is_used_over_http(way: tuple[str, str]) -> Non
 
 @pytest.mark.parametrize("sdk", ["sdk1", "sdk2"])
 async def test_a_server_of_the_old_transport_refuses_the_new_one_in_a_way_that_can_be_told(sdk: str) -> None:
-    with serving(server_command(sdk, "--sse", "0"), "http://") as url:
-        with pytest.raises(HttpError) as caught:
-            async with connected(http(url), "auto"):
-                pass
+    with serving(server_command(sdk, "--sse", "0"), "http://") as url, pytest.raises(HttpError) as caught:
+        async with connected(http(url), "auto"):
+            pass
     assert caught.value.status in (400, 404, 405)
 
 
