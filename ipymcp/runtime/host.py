@@ -193,8 +193,8 @@ class Host:
         """Ask about those that may not run yet."""
         await self.guard.trust.consider(definitions, agreed=trusted)
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
-        """Have servers told of other folders, from any thread.
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+        """Have servers told of other folders, or with None of the usual ones, from any thread.
 
         Raises:
             ConfigError: One is no folder or `file://` address.
