@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,7 @@ def as_own(definition: ServerDefinition) -> dict[str, Any]:
     for key in ServerDefinition.__struct_fields__:
         value = getattr(definition, key)
         if key not in _NOT_VALUES and value != getattr(plain, key):
-            values[key] = msgspec.to_builtins(value)
+            values[key] = json.loads(msgspec.json.encode(value))
     if values.get("transport") == ("stdio" if definition.url is None else "http"):
         del values["transport"]
     if values.get("max_timeout") == definition.timeout > 600:

@@ -38,6 +38,8 @@ _TRANSPORTS = {
 }
 _OAUTH = {"clientId": "client_id", "clientSecret": "client_secret", "scopes": "scopes", "scope": "scopes"}
 _CURSOR_AUTH = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret", "scopes": "scopes"}
+_GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
+"""The keys that only Gemini's definitions have."""
 _DENIED = ("disabledTools", "excludeTools")
 _DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
 _PAIRS = 'write an object of texts, such as {"NAME": "value"}'
@@ -55,6 +57,7 @@ def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[s
         ConfigError: Two keys say the same thing differently, or a value is of the wrong kind.
     """
     reading = _Reading(dict(values), source)
+    is_gemini = host == "gemini" or not _GEMINI.isdisjoint(values)
     reading.flatten_transport()
     for theirs, own in _SAME.items():
         reading.rename(theirs, own)
@@ -66,10 +69,10 @@ def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[s
         reading.read_pairs(key)
     if host == "vscode":
         reading.loosen_env()
-    if host == "gemini":
+    if is_gemini:
         reading.read_gemini()
     elif host == "opencode":  # it is for the list of tools, 5 s unless set, which a first start does not keep
-        reading.set_aside("timeout")
+        reading.set_aside("timeout", "opencode")
     return reading.values, reading.names
 
 
@@ -212,7 +215,8 @@ class _Reading:
             }
 
     def read_gemini(self) -> None:
-        """Milliseconds, and `$NAME` in `env` and headers."""
+        """Milliseconds, and `$NAME` in `env` and headers; `trust` would let every tool run unasked."""
+        self.set_aside("trust", "gemini")
         timeout = self.values.get("timeout")
         if isinstance(timeout, int | float) and not isinstance(timeout, bool):
             self.values["timeout"] = timeout / 1000
@@ -225,10 +229,10 @@ class _Reading:
                     for name, value in given.items()
                 }
 
-    def set_aside(self, key: str) -> None:
+    def set_aside(self, key: str, host: str) -> None:
         """A key that means something else here: kept with those that are not known."""
         if key in self.values:
-            self.values[f"{self._source.host}.{key}"] = self.values.pop(key)
+            self.values[f"{host}.{key}"] = self.values.pop(key)
 
     def _error(self, key: str, message: str, hint: str) -> ConfigError:
         return ConfigError(f"{self._source.where(key)}: {message}", hint=hint)

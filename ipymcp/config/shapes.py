@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
@@ -21,7 +22,6 @@ __all__ = ["SHAPE", "Shape", "Written", "bare_shape", "is_document", "is_name", 
 SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 _REACHED = ("command", "url", "serverUrl", "httpUrl", "transport")
 """What makes an object a server's."""
-_GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
 _TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "servers"}
 _MENTIONED = 5
 
@@ -65,8 +65,9 @@ def shape_of(document: object, origin: str) -> Shape | None:
     for key, host in _TABLES.items():
         if key in table and not (key != "mcpServers" and _is_server(table[key])):
             written = tuple(_written(table[key], key, origin))
-            host = "gemini" if key == "mcpServers" and _is_gemini(written) else host
-            return Shape("vscode" if host == "servers" and "inputs" in table else host, written, inputs)
+            if key == "mcpServers" and os.path.basename(os.path.dirname(origin)) == ".gemini":
+                host = "gemini"
+            return Shape("vscode" if key == "servers" else host, written, inputs)
     settings = cast("object", table.get("mcpSettings"))
     if isinstance(settings, Mapping) and "mcp_servers" in settings:
         listed = cast("Mapping[str, object]", settings)["mcp_servers"]
@@ -149,10 +150,6 @@ def _is_server(value: object) -> bool:
         return False
     values = cast("Mapping[str, object]", value)
     return any(isinstance(values.get(key), str | list | Mapping) for key in _REACHED)
-
-
-def _is_gemini(written: tuple[Written | ConfigError, ...]) -> bool:
-    return any(isinstance(one, Written) and not _GEMINI.isdisjoint(one.values) for one in written)
 
 
 def _inputs(table: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

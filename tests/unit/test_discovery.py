@@ -1,0 +1,251 @@
+"""Which files are found from a folder, which of two definitions counts, and what is said of the rest. Real folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp.config import discovery
+from ipymcp.config.discovery import PROJECT_FILES, Configuration, candidates, discover
+from ipymcp.config.places import notebook_folder
+from ipymcp.config.watch import Discovery
+from ipymcp.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("IPYMCP_CONFIG", raising=False)
+    return folder
+
+
+def define(path: Path, *names: str, **values: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    servers = {name: {"command": path.name, **values} for name in names}
+    key = {"opencode.json": "mcp", "mcp_settings.json": "mcpServers"}.get(path.name, "mcpServers")
+    path.write_text(json.dumps({key: servers}))
+    return path
+
+
+def found(folder: Path, *own: Path, **environ: str) -> Configuration:
+    return discover(candidates(str(folder), environ, [str(path) for path in own]))
+
+
+def test_every_file_is_read_nearest_first_up_to_the_repositorys_root(home: Path) -> None:
+    root, inner = home / "repo", home / "repo" / "a" / "b"
+    (root / ".git").mkdir(parents=True)
+    for number, name in enumerate(PROJECT_FILES):
+        define(inner / name, f"inner{number}", "same")
+        define(root / name, f"root{number}", "same")
+    define(home / "mcp.json", "above")
+    own = define(home / "cfg" / "mcp.json", "own", "same")
+    configuration = found(inner, own)
+    assert list(configuration.servers) == [
+        "inner0", "same", *(f"inner{n}" for n in range(1, 6)), *(f"root{n}" for n in range(6)), "own",
+    ]  # fmt: skip
+    nearest = configuration.definitions["same"]
+    assert (nearest.source.file, nearest.source.scope) == (str(inner / "mcp.json"), "project")
+    files = [*(inner / name for name in PROJECT_FILES[1:]), *(root / name for name in PROJECT_FILES), own]
+    assert [one.source.file for one in configuration.shadowed["same"]] == list(map(str, files))
+    assert configuration.definitions["own"].source.scope == "user"
+    assert configuration.problems == ()
+
+
+def test_a_projects_servers_belong_to_its_folder_wherever_in_it_their_file_lies(home: Path) -> None:
+    define(home / "p" / ".vscode" / "mcp.json", "a")
+    define(home / "p" / ".jupyter" / "mcp_settings.json", "b")
+    assert {one.source.folder for one in found(home / "p").definitions.values()} == {str(home / "p")}
+
+
+def test_home_itself_is_no_project_and_ends_the_walk(home: Path) -> None:
+    define(home / ".mcp.json", "other")
+    define(home.parent / ".mcp.json", "above")
+    (home / "deep" / "er").mkdir(parents=True)
+    assert found(home).servers == found(home / "deep" / "er").servers == {}
+
+
+def test_the_walk_ends_at_a_file_systems_boundary(home: Path) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == Path("/dev").stat().st_dev:
+        pytest.skip("needs a file system of its own")
+    folders = list(discovery.project_folders(str(shared)))
+    assert folders == [str(shared)]
+
+
+def test_a_named_file_comes_before_all_others(home: Path) -> None:
+    define(home / "p" / "mcp.json", "same", "a")
+    define(home / "x" / "named.json", "same", "b")
+    configuration = found(home / "p", IPYMCP_CONFIG="../x/named.json")
+    assert list(configuration.servers) == ["same", "b", "a"]
+    assert configuration.definitions["same"].source.scope == "named"
+
+
+def test_a_named_file_that_cannot_be_used_is_an_error(home: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        found(home, IPYMCP_CONFIG="/no/such.json")
+    assert str(caught.value) == "IPYMCP_CONFIG: /no/such.json: no such file"
+
+
+def test_no_file_is_no_server_and_no_error(home: Path) -> None:
+    (home / "p").mkdir()
+    assert found(home / "p", home / "cfg" / "mcp.json") == Configuration({}, {}, (), ())
+
+
+def test_a_broken_file_is_reported_and_the_rest_is_there(home: Path) -> None:
+    folder = home / "p"
+    define(folder / "mcp.json", "good")
+    (folder / ".mcp.json").write_text('{"mcpServers": ')
+    (folder / ".vscode").write_text("a file where a folder is looked for")
+    (folder / ".cursor" / "mcp.json").mkdir(parents=True)
+    (folder / "opencode.json").write_text('{"model": "x"}')
+    os.symlink("nowhere", folder / ".jupyter")
+    configuration = found(folder)
+    assert list(configuration.servers) == ["good"]
+    assert [str(problem) for problem in configuration.problems] == [
+        f"{folder}/.mcp.json, line 1, column 16: not JSON: Unexpected end of input",
+        f"{folder}/.cursor/mcp.json: is a folder",
+    ]
+
+
+def test_a_file_without_servers_says_so_unless_it_is_empty_or_has_other_uses(home: Path) -> None:
+    folder = home / "p"
+    folder.mkdir()
+    (folder / "mcp.json").write_text('{"theme": "dark"}')
+    (folder / ".mcp.json").write_text("{}")
+    assert [str(problem) for problem in found(folder).problems] == [
+        f'{folder}/mcp.json: expected the key "mcpServers", found "theme"'
+    ]
+
+
+def test_a_wrong_definition_is_the_nearest_of_its_name_all_the_same(home: Path) -> None:
+    define(home / "p" / "mcp.json", "fs", args=5)
+    own = define(home / "cfg" / "mcp.json", "fs", "other")
+    configuration = found(home / "p", own)
+    assert str(configuration.servers["fs"]) == (
+        f"{home}/p/mcp.json: mcpServers.fs.args: expected a list of strings, got 5"
+    )
+    assert list(configuration.definitions) == ["other"]
+    assert [one.source.file for one in configuration.shadowed["fs"]] == [str(own)]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_ignored_and_said(home: Path) -> None:
+    theirs = define(home / "p" / ".mcp.json", "evil")
+    mine = define(home / "p" / "mcp.json", "good")
+    os.chown(theirs, 54321, 54321)
+    configuration = found(home / "p")
+    assert list(configuration.servers) == ["good"]
+    [problem] = configuration.problems
+    assert str(problem) == f"{theirs}: ignored: it belongs to another user (uid 54321)"
+    assert problem.hint == f"if you wrote it, make it yours; else read it, then %mcp load {theirs}"
+    assert [file.path for file in configuration.files] == [mine]
+
+
+def test_a_users_own_file_in_a_project_is_the_users(home: Path) -> None:
+    own = define(home / "p" / "mcp.json", "fs")
+    assert found(home / "p", own).definitions["fs"].source.scope == "user"
+
+
+def test_a_projects_definition_of_the_same_name_is_another(home: Path) -> None:
+    own = define(home / "cfg" / "mcp.json", "github", args=["x"])
+    theirs = define(home / "p" / "mcp.json", "github", args=["x"])
+    configuration = found(home / "p", own)
+    nearest, [farther] = configuration.definitions["github"], configuration.shadowed["github"]
+    assert (nearest.source.file, farther.source.file) == (str(theirs), str(own))
+    assert nearest.digest() != farther.digest()
+
+
+def test_the_digest_covers_the_files_of_the_project_that_are_named(home: Path) -> None:
+    folder = home / "p"
+    define(folder / ".mcp.json", "a", command="python", args=["server.py", "--config=conf/a.ini"])
+    define(folder / "mcp.json", "b", command="python", args=["-m", "tool.main"], env={"F": "${workspaceFolder}/key"})
+    names = ("server.py", "conf/a.ini", "tool/main.py", "key", "other.py")
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("1")
+
+    def digests() -> dict[str, str]:
+        return {name: one.digest() for name, one in found(folder).definitions.items()}
+
+    before = digests()
+    for name, changed in zip(names, [{"a"}, {"a"}, {"b"}, {"b"}, set()], strict=True):
+        (folder / name).write_text("2")
+        after = digests()
+        assert {one for one in after if after[one] != before[one]} == changed, name
+        before = after
+
+
+def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> None:
+    outside = home / "tool.py"
+    outside.write_text("1")
+    define(home / "p" / "mcp.json", "a", command="python", args=[str(outside), "../tool.py"])
+    before = found(home / "p").definitions["a"].digest()
+    outside.write_text("2")
+    assert found(home / "p").definitions["a"].digest() == before
+
+
+# Changes
+
+
+def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
+    folder, explicit = home / "p", define(home / "x.json", "x")
+    define(folder / "mcp.json", "a")
+    watched = Discovery(str(folder))
+    assert watched.changes() == []
+    assert list(watched.read().servers)[:1] == ["a"]
+    watched.watch(explicit)
+    assert watched.changes() == []
+
+    define(folder / ".mcp.json", "b")
+    define(folder / "mcp.json", "a", "c")
+    explicit.unlink()
+    up = "brings the servers up to date"
+    assert sorted(watched.changes()) == sorted(
+        [
+            f"{folder}/mcp.json has changed: %mcp load {up}",
+            f"{folder}/.mcp.json is new: %mcp load {up}",
+            f"{explicit} is gone: %mcp load {explicit} {up}",
+        ]
+    )
+    assert watched.changes() == []
+
+
+# The notebook's folder
+
+
+def test_the_notebooks_folder_is_what_the_front_end_says_else_the_working_folder(home: Path) -> None:
+    (home / "a").mkdir()
+    (home / "b").mkdir()
+    jupyter = {"JPY_SESSION_NAME": f"{home}/a/x.ipynb"}
+    assert notebook_folder(None, jupyter) == str(home / "a")
+    assert notebook_folder(f"{home}/b/y.ipynb", jupyter) == str(home / "b")
+    for unusable in ("x.ipynb", "console-1", "/no/such/folder/x.ipynb", "rel/x.ipynb", ""):
+        assert notebook_folder(None, {"JPY_SESSION_NAME": unusable}) == os.getcwd()
+
+
+@pytest.fixture
+def big(home: Path) -> Iterator[Path]:
+    folder = home / "one" / "two" / "three" / "four"
+    for place in (folder, *list(folder.parents)[:3]):
+        for name in PROJECT_FILES[:5]:
+            define(place / name, *(f"{place.name}-{name}-{number}" for number in range(10)), args=["a"], env={"A": "b"})
+    yield folder
+
+
+def test_discovery_imports_no_jupyter_and_no_json5_for_plain_files(big: Path) -> None:
+    script = (
+        "import sys\nfrom ipymcp.config.discovery import candidates, discover\n"
+        f"found = discover(candidates({str(big)!r}, {{}}, []))\n"
+        "print(len(found.files), len(found.servers), [m for m in ('json5', 'jupyter_core', 'hashlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "20 200 []\n"
