@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 
 import ipymcp
 from ipymcp.errors import McpError
+from ipymcp.masking import mask
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.options import Parsed
 from ipymcp.notebook.magics.request import Command, Request
@@ -38,6 +39,7 @@ MODULES = {
     "subscribe": "resources",
     "prompts": "prompts",
     "prompt": "prompts",
+    "secret": "secret",
     "cancel": "cancel",
     "stubs": "stubs",
     "help": "help",
@@ -63,7 +65,7 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
     try:
         return _run(extension, text, cell, local_ns)
     except LineError as error:
-        raise UsageError(_pointed(text, shown, error)) from None
+        raise UsageError(mask(_pointed(text, shown, error))) from None
     except McpError as error:
         error.line = shown if len(shown) <= 200 else shown[:200] + "…"
         raise
