@@ -79,7 +79,9 @@ def test_a_secret_that_holds_another_leaves_nothing_of_it() -> None:
 def test_of_a_secret_that_was_cut_only_three_characters_are_left(kept: int) -> None:
     secret = "0123456789abcdef"
     shown = masks(secret)(f"key {secret[:kept]}… and …{secret[-kept:]} end")
-    assert shown == (f"key {LABEL}… and …{LABEL} end" if kept > 3 else f"key {secret[:kept]}… and …{secret[-kept:]} end")
+    assert shown == (
+        f"key {LABEL}… and …{LABEL} end" if kept > 3 else f"key {secret[:kept]}… and …{secret[-kept:]} end"
+    )
 
 
 @given(st.integers(0, 40))
@@ -94,20 +96,22 @@ def test_texts_within_json_are_masked_and_nothing_else_is_touched() -> None:
     assert Masks().json(value) is value
 
 
-@pytest.mark.parametrize(
-    "name",
-    "OPENAI_API_KEY GITHUB_TOKEN token X-API-Key Authorization apiKey accessToken AWS_SECRET_ACCESS_KEY DB_PASSWORD"
-    " PGPASSWORD MYSQL_PWD Cookie client_secret GH_PAT NPM_CONFIG__AUTH SSH_KEY privateKey TOKEN_2 --api-key".split(),
-)
+SECRET_NAMES = """
+OPENAI_API_KEY GITHUB_TOKEN token X-API-Key Authorization apiKey accessToken AWS_SECRET_ACCESS_KEY DB_PASSWORD
+PGPASSWORD MYSQL_PWD Cookie client_secret GH_PAT NPM_CONFIG__AUTH SSH_KEY privateKey TOKEN_2 --api-key
+"""
+OTHER_NAMES = """
+PATH PWD OLDPWD GIT_AUTHOR_NAME SSH_AUTH_SOCK COMPASS MONKEY TOKENIZERS_PARALLELISM PUBLIC_KEY MAX_TOKENS
+TOKEN_FILE HOME keyboard passenger
+"""
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
 def test_a_name_sounds_of_a_secret(name: str) -> None:
     assert looks_secret(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    "PATH PWD OLDPWD GIT_AUTHOR_NAME SSH_AUTH_SOCK COMPASS MONKEY TOKENIZERS_PARALLELISM PUBLIC_KEY MAX_TOKENS"
-    " TOKEN_FILE HOME keyboard passenger".split(),
-)
+@pytest.mark.parametrize("name", OTHER_NAMES.split())
 def test_a_name_sounds_of_none(name: str) -> None:
     assert not looks_secret(name)
 

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import SecretError, UnknownName
-from ipymcp.masking import masks
 from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
@@ -54,11 +53,10 @@ def _secret(request: Request) -> Table | None:
 
 
 def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
-    if not rest or len(rest) > 1 or rest[0].key is not None:
-        masks.add(*(word.value for word in rest if word.key is not None), *(word.text for word in rest[1:]))
-        if not rest:
-            raise LineError("what is it called? usage: %mcp secret set NAME", verb.end)
-        raise LineError("a name alone: the value is asked for. What stands here is in the notebook now", rest[-1].start)
+    if not rest:
+        raise LineError("what is it called? usage: %mcp secret set NAME", verb.end)
+    if len(rest) > 1 or rest[0].key is not None:
+        raise LineError("a name alone, its value is asked for; if that was it, this cell shows it to others", verb.end)
     name = rest[0].text
     try:
         value = getpass.getpass(f"{name}: ")
