@@ -11,6 +11,7 @@ from typing import Protocol
 import psutil
 import pytest
 
+from ipymcp.masking import masks
 from tests import environments, kernels, processes
 
 pytest_plugins = ["tests.wire.plugin"]
@@ -58,13 +59,27 @@ def kernel(start_kernel: StartKernel) -> kernels.Kernel:
     return start_kernel()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The same for hosts that several tests share; the user's own state is never touched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYMCP_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("IPYMCP_KEYRING", "off")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where hosts of this process, and of those it starts, keep what outlives them."""
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("IPYMCP_STATE_DIR", str(folder))
-    monkeypatch.setenv("IPYMCP_KEYRING", "off")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_from_before() -> None:
+    """What one test planted is not masked in what another reads."""
+    masks.__init__()
 
 
 @pytest.fixture(autouse=True)

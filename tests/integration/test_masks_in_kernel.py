@@ -107,6 +107,9 @@ def test_nothing_that_a_session_writes_holds_a_secret(kernel: Kernel, tmp_path: 
     told = "\n".join(f"{number}: {line}" for number, line in lines)
     assert value == repr(hashlib.sha256(told.encode()).hexdigest())  # a result in Python is as the server gave it
 
+    expected = {None, "ToolError", "RpcError", "UsageError", "ConnectionLost"}
+    assert {outcome.error.ename if outcome.error else None for outcome in outcomes} <= expected
+
     kernel.shutdown()
     files = [file for file in kernel.folder.rglob("*") if file.is_file() and file.name != "servers.json"]
     assert {"python.log", "mcp_tools.pyi", "state.db"} <= {file.name for file in files}

@@ -21,6 +21,8 @@ from ipymcp.state.locks import process_lock
 from ipymcp.state.safe import Safe
 from ipymcp.state.store import Store
 from ipymcp.state.vault import Vault
+from tests.environments import ROOT
+from tests.servers.oauth_server import Behaviour, running
 
 SEALED = """
 import sys
@@ -376,3 +378,48 @@ def test_a_lock_is_not_waited_for_for_ever(tmp_path: Path) -> None:
             pass
 
     asyncio.run(asyncio.wait_for(check(), 20))
+
+
+REFRESHING = """
+import asyncio, sys
+from ipymcp.state.store import Store
+from tests.oauth_user import oauth, send
+
+async def main():
+    store = Store(lambda text: print(text, flush=True))
+    authorizer = oauth(sys.argv[1], store=store.tokens, definition="digest")
+    if sys.argv[2] == "wait":
+        print("ready", flush=True)
+        sys.stdin.readline()
+    answer = await send(authorizer, sys.argv[1])
+    print(answer.status_code, flush=True)
+    store.close()
+
+asyncio.run(main())
+"""
+
+
+def kernel_process(url: str, *how: str) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", REFRESHING, url, *how]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def test_kernels_that_refresh_at_once_make_one_request() -> None:
+    behaviour = Behaviour(token_lifetime=0.5, issues_refresh_tokens=True)
+    with running(behaviour) as server:
+        first = kernel_process(server.url, "now")
+        assert first.communicate(timeout=60)[0] == "200\n"
+        assert [request.fields["grant_type"] for request in server.seen("/token")] == ["authorization_code"]
+        behaviour.token_lifetime = 3600
+        server.tokens.clear()  # the one that all of them hold is of no use any more
+        kernels = [kernel_process(server.url, "wait") for _ in range(3)]
+        for kernel in kernels:
+            assert kernel.stdout is not None
+            assert kernel.stdout.readline() == "ready\n"
+        for kernel in kernels:
+            assert kernel.stdin is not None
+            kernel.stdin.write("go\n")
+            kernel.stdin.flush()
+        assert [kernel.communicate(timeout=60)[0] for kernel in kernels] == ["200\n"] * 3
+        grants = [request.fields["grant_type"] for request in server.seen("/token")]
+    assert grants == ["authorization_code", "refresh_token"]
