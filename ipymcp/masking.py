@@ -138,10 +138,11 @@ def _forms(value: str) -> Iterator[str]:
         yield text
         yield _with_lower_unicode(text)
         yield _with_upper_unicode(text)
-        for character in "<>&'+":  # as Go and .NET write them
-            text = text.replace(character, f"\\u{ord(character):04x}")
-        yield text
-        yield _with_upper_unicode(text)
+        for characters in ("<>&", "'", "+"):  # Go escapes the first three, others more
+            for character in characters:
+                text = text.replace(character, f"\\u{ord(character):04x}")
+            yield text
+            yield _with_upper_unicode(text)
     yield from _quoted(repr(value)[1:-1])
     yield from _quoted(ascii(value)[1:-1])
     yield from _quoted(repr(value.encode("utf-8", "surrogatepass"))[2:-1])

@@ -11,6 +11,7 @@ from typing import Protocol
 import psutil
 import pytest
 
+from ipymcp.masking import masks
 from tests import environments, kernels, processes
 
 pytest_plugins = ["tests.wire.plugin"]
@@ -59,19 +60,13 @@ def kernel(start_kernel: StartKernel) -> kernels.Kernel:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What fixtures keep that live longer than a test."""
+def state_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The same for hosts that several tests share; the user's own state is never touched."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYMCP_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("IPYMCP_KEYRING", "off")
+        patch.delenv("IPYMCP_TRUST", raising=False)
         yield
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each test keeps its own state, and nothing in the user's."""
-    monkeypatch.setenv("IPYMCP_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("IPYMCP_TRUST", raising=False)
-    return tmp_path / "state"
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +74,13 @@ def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     """Where hosts of this process, and of those it starts, keep what outlives them."""
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("IPYMCP_STATE_DIR", str(folder))
-    monkeypatch.setenv("IPYMCP_KEYRING", "off")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_from_before() -> None:
+    """What one test planted is not masked in what another reads."""
+    masks.__init__()
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ class Safe:
         if place == "vault":
             return self._vault.open(_label(kind, name), sealed)
         if self._keyring is None:
-            raise SecretError("is in a keyring that cannot be found now", hint="set it anew")
+            raise SecretError("it is in a keyring that cannot be found now", hint="set it anew")
         return self._keyring.get(_label(kind, name))
 
     def set(self, kind: Kind, name: str, value: str) -> Kept:

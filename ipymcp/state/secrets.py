@@ -47,7 +47,7 @@ class Secrets:
         try:
             value = self._safe.get("secret", name)
         except SecretError as error:
-            raise SecretError(f"the secret {name!r} {error.message}", hint=error.hint) from error
+            raise SecretError(f"the secret {name!r} cannot be read: {error.message}", hint=error.hint) from error
         masks.add(value)
         return value
 
@@ -58,7 +58,7 @@ class Secrets:
             SecretError: Its name is none, it is empty, or it cannot be kept.
         """
         if _NAME.fullmatch(name) is None:
-            raise SecretError(f"{name!r} is no name for a secret", hint="use letters, digits, _, . and -")
+            raise SecretError("that is no name for a secret", hint="use letters, digits, _, . and -")
         if not value:
             raise SecretError(f"the secret {name!r} would be empty; nothing was changed", hint="%mcp secret delete")
         masks.add(value)

@@ -64,14 +64,14 @@ class Vault:
         key = self._read_key()
         if key is None or sealed[:_ID_BYTES] != _key_id(key):
             raise SecretError(
-                f"cannot be read: the key it was encrypted with is not in {self._path}",
+                f"the key it was encrypted with is not in {self._path}",
                 hint="put that file back, or set it anew",
             )
         nonce, text = sealed[_ID_BYTES:][:_NONCE_BYTES], sealed[_ID_BYTES + _NONCE_BYTES :]
         try:
             return AESGCM(key).decrypt(nonce, text, name.encode()).decode()
         except (InvalidTag, ValueError):
-            raise SecretError("cannot be read: its record is damaged", hint="set it anew") from None
+            raise SecretError("its record is damaged", hint="set it anew") from None
 
     # -- the key file -------------------------------------------------------------------------------------------------
 

@@ -231,6 +231,25 @@ class Servers(Live):
         return Table(self.COLUMNS, rows, title="MCP servers", note=note)
 
     @property
+    def known(self) -> Table:
+        """Every server that was ever loaded on this machine, in any notebook; nothing is started."""
+        rows = [
+            (
+                server.name,
+                server.transport,
+                server.auth,
+                server.status if server.enabled else "disabled",
+                server.version,
+                tools,
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
+                server.error,
+            )
+            for server, tools in self._mcp._host.state.known.all()
+        ]
+        columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
+        return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
+
+    @property
     def df(self) -> Any:
         """The table as a DataFrame."""
         return self.table.df

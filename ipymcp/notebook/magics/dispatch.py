@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 
 import ipymcp
 from ipymcp.errors import McpError
+from ipymcp.masking import mask, masks
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.options import Parsed
 from ipymcp.notebook.magics.request import Command, Request
@@ -39,6 +40,7 @@ MODULES = {
     "prompts": "prompts",
     "prompt": "prompts",
     "config": "config",
+    "secret": "secret",
     "cancel": "cancel",
     "history": "history",
     "policy": "policy",
@@ -70,9 +72,9 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
     try:
         return _run(extension, text, cell, local_ns)
     except LineError as error:
-        raise UsageError(_pointed(text, shown, error)) from None
+        raise UsageError(mask(_pointed(text, shown, error))) from None
     except McpError as error:
-        error.line = shown if len(shown) <= 200 else shown[:200] + "…"
+        error.line = masks.head(shown, 200) + ("…" if len(shown) > 200 else "")
         raise
     finally:
         for notice in ipymcp.host()._host.notices.take():
@@ -121,8 +123,8 @@ def _known(word: str, position: int) -> Command:
 
 
 def _pointed(text: str, shown: str, error: LineError) -> str:
-    """The message, and the line with a mark under the place."""
-    if "\n" in text:
+    """The message, and the line with a mark under the place; not a line that may hold a secret."""
+    if "\n" in text or text.split()[:2] == ["secret", "set"]:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position
     return f"{error}\n  {shown}\n  {' ' * offset}^"

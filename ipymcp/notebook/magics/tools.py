@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from ipymcp.notebook.magics.offers import check_patterns
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.tools.kept import kept_tools
 
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
+    from ipymcp.tools.tables import Table
     from ipymcp.tools.toolset import Toolset
 
 __all__ = ["COMMANDS"]
@@ -18,11 +20,17 @@ _HELP = """List the tools of the servers that are ready.
 
     %mcp tools                       all
     %mcp tools fs.*                  those of one server
-    %mcp tools fs.read* !*.write*    globs over server.tool; the last that matches decides, ! denies"""
+    %mcp tools fs.read* !*.write*    globs over server.tool; the last that matches decides, ! denies
+
+Of a server that does not run, named so, they are what it had when it last ran, in any notebook."""
 
 
-def _tools(request: Request) -> Toolset:
+def _tools(request: Request) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
+    if request.names and not len(selection):
+        kept = kept_tools(request.mcp, request.names)
+        if kept is not None:
+            return kept
     check_patterns(request, bool(len(selection)), "tool")
     return selection
 

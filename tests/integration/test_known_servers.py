@@ -1,0 +1,222 @@
+"""What is kept of servers: catalogs, for those that do not run and those that start at the first call, and eras."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp import Mcp, ServerStopped, UnknownName
+from ipymcp.config.files import from_mapping
+from ipymcp.runtime.host import Host
+from tests.bad_servers import QUICK, bad
+from tests.conftest import StartKernel
+from tests.environments import server_command
+from tests.servers.oauth_server import Behaviour, running
+
+
+@contextmanager
+def notebook(**servers: dict[str, Any]) -> Iterator[Mcp]:
+    """A host of its own, as another kernel has it; what it is told to load may fail."""
+    mcp = Mcp(Host(timing=QUICK))
+    try:
+        mcp._host.loop.run(mcp._host.load(from_mapping(servers).values()))
+        yield mcp
+    finally:
+        mcp.close()
+
+
+def demo(**more: Any) -> dict[str, Any]:
+    command, *arguments = server_command("demo")
+    return {"command": command, "args": arguments, **more}
+
+
+def state(mcp: Mcp, name: str) -> str:
+    return dict(zip(mcp.servers, (row["state"] for row in mcp.servers.table), strict=True))[name]  # type: ignore[arg-type]
+
+
+# -- lazy -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lazy_server_that_is_known_starts_at_its_first_call() -> None:
+    with notebook(demo=demo()) as mcp:
+        tools = mcp.tools.names
+    with notebook(demo=demo(lazy=True)) as mcp:
+        assert mcp.tools.names == tools
+        assert mcp.demo.echo.description
+        assert state(mcp, "demo") == "stopped (lazy)"
+        assert mcp.servers["demo"].pid is None
+        assert mcp.demo.echo("hello").text == "hello"
+        assert state(mcp, "demo") == "ready"
+
+
+def test_a_lazy_server_that_nobody_knows_is_started() -> None:
+    with notebook(demo=demo(lazy=True)) as mcp:
+        assert state(mcp, "demo") == "ready"
+
+
+def test_looking_at_a_lazy_server_does_not_start_it() -> None:
+    with notebook(demo=demo()) as mcp:
+        resources, prompts = repr(mcp.demo.resources), repr(mcp.demo.prompts)
+    with notebook(demo=demo(lazy=True)) as mcp:
+        assert "starts at its first call; this is what it had when it last ran" in repr(mcp.demo)
+        assert repr(mcp.demo.echo).startswith("demo.echo(text: str)")
+        assert repr(mcp.servers) and dir(mcp.demo) and mcp.tools.df is not None
+        assert (repr(mcp.demo.resources), repr(mcp.demo.prompts)) == (resources, prompts)
+        with pytest.raises(UnknownName, match="there is no tool 'eccho'"):
+            mcp.demo["eccho"]
+        assert mcp.servers["demo"].pid is None
+
+
+def test_a_lazy_server_is_started_by_reading_and_by_prompts_too() -> None:
+    with notebook(demo=demo()) as mcp:
+        uri = next(iter(mcp.demo.resources)).uri
+    with notebook(demo=demo(lazy=True)) as mcp:
+        assert mcp.demo.resources[uri].read().text
+        assert state(mcp, "demo") == "ready"
+
+
+def test_a_lazy_server_that_was_stopped_is_stopped() -> None:
+    with notebook(demo=demo()):
+        pass
+    with notebook(demo=demo(lazy=True)) as mcp:
+        mcp.stop("demo")
+        with pytest.raises(ServerStopped, match="demo: is stopped"):
+            mcp.demo.echo("hello")
+
+
+def test_loading_without_lazy_starts_it_and_loading_lazily_leaves_it_running() -> None:
+    with notebook(demo=demo()):
+        pass
+    with notebook(demo=demo(lazy=True)) as mcp:
+        mcp.load({"demo": demo()})
+        pid = mcp.servers["demo"].pid
+        assert pid is not None
+        mcp.load({"demo": demo(lazy=True)})
+        assert mcp.servers["demo"].pid == pid
+
+
+def test_a_lazy_server_that_has_changed_is_called_as_it_is_now(tmp_path: Path) -> None:
+    code = tmp_path / "server.py"
+    program = """
+import json, sys
+tools = [{"name": "TOOL", "inputSchema": {"type": "object", "properties": {"ARGUMENT": {}}}}]
+answers = {"initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s",
+    "version": "1"}}, "tools/list": {"tools": tools}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        said = {"content": [{"type": "text", "text": json.dumps(message.get("params", {}).get("arguments"))}]}
+        found = answers.get(message["method"], said)
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": found}), flush=True)
+"""
+    server = {"command": sys.executable, "args": [str(code)], "era": "legacy"}
+    code.write_text(program.replace("TOOL", "work").replace("ARGUMENT", "old"))
+    with notebook(s=server):
+        pass
+    code.write_text(program.replace("TOOL", "work").replace("ARGUMENT", "new"))
+    with notebook(s={**server, "lazy": True}) as mcp:
+        assert mcp.s.work(new=1).data == {"new": 1}
+    with notebook(s=server):
+        pass
+    code.write_text(program.replace("TOOL", "other").replace("ARGUMENT", "new"))
+    with notebook(s={**server, "lazy": True}) as mcp:
+        with pytest.raises(UnknownName, match="there is no tool 'work'"):
+            mcp.s.work(new=1)
+        assert mcp.tools.names == ["s.other"]
+
+
+# -- browsing ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_catalog_of_a_server_that_cannot_start_can_be_looked_at() -> None:
+    with notebook(own=bad("runs=/dev/null")) as mcp:
+        shown = [row["tool"] for row in mcp.own._table()]
+    with notebook(own={**bad("runs=/dev/null"), "disabled": True}) as mcp:
+        table = mcp.own._table()
+        assert [row["tool"] for row in table] == shown
+        assert table.note == "own is disabled; this is what it had when it last ran"
+        assert len(mcp.tools) == 0
+
+
+def test_servers_are_known_by_their_definition_and_not_by_their_name() -> None:
+    with notebook(one=bad("tools=1")):
+        pass
+    with notebook(one={**bad("tools=2"), "lazy": True}) as mcp:  # it inherits nothing
+        assert state(mcp, "one") == "ready"
+    with notebook(other={**bad("tools=1"), "lazy": True}) as mcp:
+        assert state(mcp, "other") == "stopped (lazy)"
+
+
+def test_how_known_servers_are_is_kept() -> None:
+    with running(Behaviour()) as server:
+        server.behaviour.clients["robot"] = "robots-secret"
+        auth = {"type": "client_credentials", "client_id": "robot", "client_secret": "robots-secret"}
+        with notebook(
+            good=demo(env={"API_KEY": "0123456789"}),
+            bad=bad("die-start=3"),
+            off=demo(disabled=True),
+            remote={"url": server.url, "auth": auth},
+            bearer={"url": server.url, "headers": {"Authorization": "Bearer token-1"}},
+        ):
+            pass
+    with notebook() as mcp:
+        rows = {row["server"]: row for row in mcp.servers.known}
+    shown = {name: (row["transport"], row["auth"], row["status"], row["tools"]) for name, row in rows.items()}
+    assert shown == {
+        "good": ("stdio", "api_key", "connected", 5),
+        "bad": ("stdio", "none", "error", 0),
+        "off": ("stdio", "none", "disabled", 0),
+        "remote": ("http", "oauth2", "connected", 1),
+        "bearer": ("http", "bearer", "error", 0),
+    }
+    assert rows["good"]["era"] == "2026-07-28"
+    assert rows["good"]["last seen"] and not rows["bad"]["last seen"]
+    assert str(rows["bad"]["last error"]).startswith("did not start: the server exited with code 3; it last wrote: ")
+
+
+def test_the_era_that_a_server_answered_in_is_remembered(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    for _ in range(2):
+        with notebook(own=bad(f"record={record}", era="legacy")):
+            pass
+    asked = [json.loads(line[2:])["method"] for line in record.read_text().splitlines() if line.startswith("< ")]
+    assert asked.count("server/discover") == 1
+    assert asked.count("initialize") == 2
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def test_kernels_share_what_is_known(start_kernel: StartKernel, tmp_path: Path) -> None:
+    shared = {"IPYMCP_STATE_DIR": str(tmp_path / "state")}
+    first, second = start_kernel(env=shared), start_kernel(env=shared)
+    for kernel in (first, second):
+        kernel.run("%load_ext ipymcp")
+    first.run("%mcp load demo")
+    looked = second.run("%mcp tools demo").text or ""
+    assert "demo.echo" in looked
+    assert looked.endswith("demo is not loaded; this is what it had when it last ran")
+    loaded = second.run("%mcp load demo --lazy")
+    assert [display["text/plain"] for display in loaded.displays] == ["✓ demo: lazy, 5 tools; starts when called"]
+    assert second.run("%mcp call demo.echo text=hello").text == "ToolResult demo.echo: hello"
+    assert "connected" in (first.run("mcp.servers.known").text or "")
+
+
+def test_a_database_that_cannot_be_used_is_said_once_in_a_cell(start_kernel: StartKernel, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "state.db"
+    path.parent.mkdir()
+    path.write_bytes(b"this is no database\n" * 500)
+    kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(path.parent)})
+    kernel.run("%load_ext ipymcp")
+    loaded = kernel.run("%mcp load demo")
+    assert loaded.error is None
+    text = "what ipymcp learns now is kept in memory, until this kernel ends"
+    assert loaded.stderr == f"ipymcp: {path} is damaged: {text}\n"
+    assert kernel.run("%mcp tools").stderr == ""
+    assert kernel.run("mcp.demo.echo('hello').text").text == "'hello'"

@@ -1,0 +1,145 @@
+"""Secrets in every form in which text may carry them, and names that sound of them."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.sensitive import sensitive
+from ipymcp.masking import LABEL, Masks, looks_secret
+
+SECRET = "p/a\"s's+ö<&>w\\rd %7"
+
+
+def masks(*values: str) -> Masks:
+    made = Masks()
+    made.add(*values)
+    return made
+
+
+FORMS = {
+    "plain": SECRET,
+    "json": json.dumps({"key": SECRET}),
+    "json with letters as they are": json.dumps(SECRET, ensure_ascii=False),
+    "json in json": json.dumps(json.dumps({"key": SECRET})),
+    "json as Go writes it": json.dumps(SECRET).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+    "json with slashes escaped": json.dumps(SECRET).replace("/", "\\/"),
+    "json with capitals": json.dumps(SECRET).replace("\\u00f6", "\\u00F6"),
+    "repr": repr({"key": SECRET}),
+    "repr within the other quotes": repr("it's \"" + SECRET),
+    "repr of bytes": repr(SECRET.encode()),
+    "ascii": ascii(SECRET),
+    "html": html.escape(SECRET),
+    "html with decimal apostrophes": html.escape(SECRET).replace("&#x27;", "&#39;"),
+    "html text": html.escape(SECRET, quote=False),
+    "url": quote(SECRET),
+    "url parameter": quote_plus(SECRET),
+    "url component": quote(SECRET, safe=""),
+    "url in small letters": re.sub("%..", lambda found: found[0].lower(), quote(SECRET, safe="")),
+    "Basic": base64.b64encode(f"user:{SECRET}".encode()).decode(),
+    "base64": base64.b64encode(SECRET.encode()).decode(),
+    "base64 after one byte": base64.b64encode(b"1" + SECRET.encode() + b"rest").decode(),
+    "base64 after two bytes": base64.b64encode(b"12" + SECRET.encode() + b"rest").decode(),
+    "base64 for URLs": base64.urlsafe_b64encode(b"12" + SECRET.encode() + b"re").decode(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_secret_is_masked_in_every_form(form: str) -> None:
+    shown = masks(SECRET)(f"before {form} after")
+    assert LABEL in shown
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+    assert len(shown.replace(LABEL, "")) <= len("before  after") + 20  # quotes, keys, `user:` and base64's odd bits
+
+
+def test_each_line_of_a_secret_is_masked() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
+    shown = masks(key)(f"it says MIIEvQIBADANBgkq, and {json.dumps(key)}")
+    assert shown == f'it says {LABEL}, and "{LABEL}\\n{LABEL}\\n{LABEL}\\n{LABEL}\\n"'
+
+
+def test_what_is_short_is_not_masked() -> None:
+    assert masks("1234567", "", "a\nb")("1234567 a b") == "1234567 a b"
+
+
+def test_a_secret_that_holds_another_leaves_nothing_of_it() -> None:
+    assert masks("password", "my-password-1")("my-password-1 password") == f"{LABEL} {LABEL}"
+
+
+@given(st.integers(1, 15))
+def test_of_a_secret_that_was_cut_only_three_characters_are_left(kept: int) -> None:
+    secret = "0123456789abcdef"
+    shown = masks(secret)(f"key {secret[:kept]}… and …{secret[-kept:]} end")
+    assert shown == (
+        f"key {LABEL}… and …{LABEL} end" if kept > 3 else f"key {secret[:kept]}… and …{secret[-kept:]} end"
+    )
+
+
+@given(st.integers(0, 40))
+def test_the_beginning_of_a_text_holds_no_part_of_a_secret(length: int) -> None:
+    head = masks("0123456789abcdef").head("the key is 0123456789abcdef, really", length)
+    assert head == f"the key is {LABEL}, really"[:length]
+
+
+def test_texts_within_json_are_masked_and_nothing_else_is_touched() -> None:
+    value = {"a": ["xx secret-1 xx", 1, None, True], "secret-1": 2.5}
+    assert masks("secret-1").json(value) == {"a": [f"xx {LABEL} xx", 1, None, True], LABEL: 2.5}
+    assert Masks().json(value) is value
+
+
+SECRET_NAMES = """
+OPENAI_API_KEY GITHUB_TOKEN token X-API-Key Authorization apiKey accessToken AWS_SECRET_ACCESS_KEY DB_PASSWORD
+PGPASSWORD MYSQL_PWD Cookie client_secret GH_PAT NPM_CONFIG__AUTH SSH_KEY privateKey TOKEN_2 --api-key
+"""
+OTHER_NAMES = """
+PATH PWD OLDPWD GIT_AUTHOR_NAME SSH_AUTH_SOCK COMPASS MONKEY TOKENIZERS_PARALLELISM PUBLIC_KEY MAX_TOKENS
+TOKEN_FILE HOME keyboard passenger
+"""
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
+def test_a_name_sounds_of_a_secret(name: str) -> None:
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES.split())
+def test_a_name_sounds_of_none(name: str) -> None:
+    assert not looks_secret(name)
+
+
+def test_the_secrets_of_a_definition_are_found() -> None:
+    basic = base64.b64encode(b"me:basic-password").decode()
+    remote = ServerDefinition(
+        name="x",
+        url="https://me:url-password@host/mcp?api_key=query-key&page=1",
+        headers={"Authorization": "Bearer bearer-token", "Proxy-Authorization": f"Basic {basic}", "Accept": "any"},
+        auth={"type": "oauth", "client_id": "public-client", "client_secret": "client-secret", "scopes": ["a"]},
+    )
+    assert set(sensitive(remote)) == {
+        "Bearer bearer-token",
+        "bearer-token",
+        f"Basic {basic}",
+        basic,
+        "basic-password",
+        "url-password",
+        "query-key",
+        "client-secret",
+    }
+    local = ServerDefinition(
+        name="x",
+        command="run",
+        args=("--api-key", "argument-key", "--token=argument-token", "--name", "x", "postgres://u:db-password@host/db"),
+        env={"API_KEY": "env-key", "DATABASE_URL": "postgres://u:p%40ss-word@host/db", "LEVEL": "debug", "KEY": "/"},
+    )
+    assert set(sensitive(local)) == {
+        *("argument-key", "argument-token", "db-password", "env-key", "p%40ss-word", "p@ss-word"),
+    }
