@@ -39,6 +39,7 @@ _LATER = 1_000_000
 """Bytes of a result that may be kept until the next batch, to look into it then."""
 _LONGEST_ERROR = 300
 _PRUNE_EVERY = 2_000
+_AGED_EVERY = 3_600.0
 _COLUMNS = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
 
 
@@ -116,7 +117,8 @@ class History:
         self._notebook = notebook
         self._pending: deque[Record] = deque()
         self._is_due = False
-        self._since_pruned = _PRUNE_EVERY
+        self._since_pruned = 0
+        self._pruned = float("-inf")
         self._clock = time.time() - time.monotonic()
 
     def add(self, record: Record) -> None:
@@ -173,7 +175,7 @@ class History:
         }
         given = {condition: value for condition, value in conditions.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
-        sql = f"SELECT {_COLUMNS} FROM history {where} ORDER BY time DESC, id DESC LIMIT ?"
+        sql = f"SELECT {_COLUMNS} FROM history {where} ORDER BY id DESC LIMIT ?"
         return [Entry(*row) for row in await self._database().aquery(sql, (*given.values(), limit))]
 
     # -- in the database's thread -------------------------------------------------------------------------------------
@@ -186,25 +188,22 @@ class History:
         self._since_pruned += len(rows)
         if self._since_pruned >= _PRUNE_EVERY:
             self._since_pruned = 0
-            connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
             connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MOST_ROWS,))
+        if time.monotonic() - self._pruned > _AGED_EVERY:  # it looks at every row
+            self._pruned = time.monotonic()
+            connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
 
     def _row(self, record: Record, notebook: str) -> tuple[Any, ...]:
-        values = self.mode == "values"
+        began, ended, caller, server, tool, arguments, received, result, error, cell = record
+        failure = "" if error is None and result is None else _failure(record)
+        values = (None, None)
+        if self.mode == "values":
+            values = self._kept(arguments), None if result is None else self._kept(result)
+        began += self._clock
+        duration = ended - record.began
         return (
-            self._clock + record.began,
-            record.ended - record.began,
-            record.caller,
-            record.server,
-            record.tool,
-            len(record.arguments),
-            record.received,
-            mask(_failure(record)),
-            notebook,
-            record.cell,
-            self._kept(record.arguments) if values else None,
-            self._kept(record.result) if values and record.result is not None else None,
-        )
+            began, duration, caller, server, tool, len(arguments), received, failure, notebook, cell, *values
+        )  # fmt: skip
 
     def _kept(self, value: bytes | Raw) -> bytes:
         text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
@@ -229,11 +228,11 @@ def _failure(record: Record) -> str:
     error = record.error
     if error is None:
         told = "" if record.result is None or record.received > _LATER else _told(record.result)
-        return f"ToolError: {told}" if told else ""
+        return mask(f"ToolError: {told}") if told else ""
     if isinstance(error, ToolFailure):
-        return f"ToolError: {error}"
+        return mask(f"ToolError: {error}")
     message = getattr(error, "message", None) or str(error)
-    return f"{type(error).__name__}: {_line(message)}"
+    return mask(f"{type(error).__name__}: {_line(message)}")
 
 
 def _told(result: Raw | bytes) -> str:

@@ -102,6 +102,5 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             result BLOB
         )
         """,
-        "CREATE INDEX history_time ON history (time)",
     ),
 )
