@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
@@ -51,7 +52,7 @@ class Extension:
         ip.events.register("pre_run_cell", self._before_cell)
         self.bind()
         host = ipymcp.host()._host
-        host.guard.notify, host.history.cell = say, ip.execution_count
+        host.guard.notify, host.history.cell = say, partial(_cell, ip)
         if is_harmfully_patched():
             say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
@@ -93,8 +94,7 @@ class Extension:
         self._bound = name
 
     def _before_cell(self, *_: object) -> None:
-        """After `%reset` the name is bound again; and calls are told their cell."""
-        ipymcp.host()._host.history.cell = self.ip.execution_count
+        """After `%reset` the name is bound again."""
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
@@ -132,6 +132,11 @@ _magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
 def _has_context_matchers() -> bool:
     """Whether this IPython (8.6 or later) tells completers more than the word they stand in."""
     return hasattr(sys.modules["IPython.core.completer"], "context_matcher")
+
+
+def _cell(ip: Any) -> int | None:
+    """The number of the cell that runs. `execution_count` is that, or one more, by IPython's version."""
+    return len(ip.history_manager.input_hist_parsed) - 1
 
 
 def _set_nested_loop(mode: NestedMode) -> None:

@@ -89,7 +89,7 @@ class Call(Generic[T]):
         self._slot = Slot(self._deliver)
         self._client: Client | None = None
         self._consent = consent
-        self._cell = services.history.cell
+        self._cell = services.history.cell()
         self._listeners: list[Callable[[Progress | None], None]] = []
 
     def __repr__(self) -> str:

@@ -108,8 +108,8 @@ class History:
     ) -> None:
         self.mode: HistoryMode = "sizes"
         """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
-        self.cell: int | None = None
-        """The execution count of the cell that runs."""
+        self.cell: Callable[[], int | None] = _nowhere
+        """Gives the execution count of the cell that runs."""
         self.lost = 0
         """Calls that were not kept because too many came at once."""
         self._database = database
@@ -137,7 +137,7 @@ class History:
     def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
         """A call was not allowed."""
         now = time.monotonic()
-        self.add(Record(now, now, caller, server, tool, arguments, 0, None, error, self.cell))
+        self.add(Record(now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
 
     def flush(self) -> None:
         """Hand over what came; it is written soon."""
@@ -217,6 +217,10 @@ def _light(record: Record) -> Record:
     return record._replace(
         result=bytes(memoryview(record.result)[:_MOST_VALUE]), error=ToolFailure(failure) if failure else record.error
     )
+
+
+def _nowhere() -> int | None:
+    return None
 
 
 class ToolFailure(Exception):
