@@ -252,6 +252,14 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
             (Target("wall_ms", 1.3, "floor"), Target("stall_ms", 50), Target("mb", 0.3)),
         ),
         Scenario(
+            "config",
+            "20 config files of 200 servers in a folder and those above it: found, read and parsed in a fresh kernel",
+            ("ours",),
+            loading("config 20 200"),
+            (),
+            (Target("wall_ms", 50),),
+        ),
+        Scenario(
             "catalog",
             "a server of 10,000 tools, 1,000 a page",
             ("floor", "ours", "sdk"),

@@ -42,6 +42,30 @@ def load_servers(shell: Any, before: list[asyncio.AbstractEventLoop], count: int
     return {**watch.per(1), "stall_ms": longest, "mb": grown / count}
 
 
+def find_config(files: int, servers: int) -> Sample:
+    """Discover and parse: so many files, in a folder and those above it, of so many servers."""
+    import os
+
+    from ipymcp.config.discovery import PROJECT_FILES, candidates, discover
+
+    with tempfile.TemporaryDirectory() as top:
+        names = PROJECT_FILES[:5]
+        folder = Path(top, *map(str, range(files // len(names))))
+        (folder.parents[files // len(names) - 2] / ".git").mkdir(parents=True)
+        places = [place for place in (folder, *folder.parents) if place.is_relative_to(top) and place != Path(top)]
+        for place in places:
+            for name in names:
+                file = place / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                definition = {"command": "npx", "args": ["-y", "${A:-b}"], "env": {"TOKEN": "${env:TOKEN}"}}
+                own = {f"{place.name}-{name}-{number}": definition for number in range(servers // files)}
+                file.write_text(json.dumps({"mcpServers": own}), encoding="utf-8")
+        with Stopwatch() as watch:
+            found = discover(candidates(os.fspath(folder), {}, ()))
+    expect((len(found.files), len(found.definitions)) == (files, servers), f"{len(found.files)} files")
+    return watch.per(1)
+
+
 def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:
     """One server with many tools by `%mcp load`; `build_ms` is what it takes beyond a server with three."""
     line = " ".join(command)

@@ -87,6 +87,8 @@ def run(kernel: Kernel, line: str) -> Sample:
     if word == "servers":
         load = f"cell.load_servers(get_ipython(), ours.before, {int(arguments[0])}, {arguments[1:]!r})"
         return kernel.cell(f"answer = json.dumps({load})")
+    if word == "config":
+        return kernel.cell(f"answer = json.dumps(cell.find_config({int(arguments[0])}, {int(arguments[1])}))")
     if word == "concurrent":
         return kernel.cell(f"answer = json.dumps(await ours.run_async({line!r}))")
     return kernel.cell(f"answer = json.dumps(ours.run({line!r}))")

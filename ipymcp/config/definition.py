@@ -36,9 +36,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return self.file or self.scope
 
+    def path(self, key: str = "") -> str:
+        """The keys that lead to one of the definition's values in its file."""
+        return ".".join(filter(None, (self.key, spelled(key, self.names))))
+
     def where(self, key: str = "") -> str:
         """One of the definition's values, as errors name it: document and key."""
-        return f"{self}: {'.'.join(filter(None, (self.key, spelled(key, self.names))))}"
+        return f"{self}: {self.path(key)}"
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):

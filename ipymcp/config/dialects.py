@@ -233,6 +233,7 @@ class _Reading:
         """A key that means something else here: kept with those that are not known."""
         if key in self.values:
             self.values[f"{host}.{key}"] = self.values.pop(key)
+            self.names[f"{host}.{key}"] = key
 
     def _error(self, key: str, message: str, hint: str) -> ConfigError:
         return ConfigError(f"{self._source.where(key)}: {message}", hint=hint)

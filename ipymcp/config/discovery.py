@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import MissingFile, load
+from ipymcp.config.files import load, load_if_there
 from ipymcp.config.formats import entries
 from ipymcp.config.places import own_files
 from ipymcp.config.shapes import no_shape
@@ -181,11 +181,8 @@ def project_folders(folder: str) -> Iterator[str]:
 def _read(file: Candidate) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """What a file defines; None where there is no such file, or it has to do with other things."""
     is_named = file.scope == "named"
-    try:
-        document = load(file.path, owners=None if is_named else file_owners())
-    except MissingFile:
-        if is_named:
-            raise
+    document = load(file.path) if is_named else load_if_there(file.path, owners=file_owners())
+    if document is None:
         return None
     source = Source(scope=file.scope, file=str(file.path), folder=file.folder)
     found = entries(document.data, source)

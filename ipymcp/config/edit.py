@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.discovery import file_owners, is_root, project_folders
-from ipymcp.config.files import MissingFile, load
+from ipymcp.config.files import load_if_there
 from ipymcp.config.shapes import shape_of
 from ipymcp.errors import ConfigError
 
@@ -66,9 +66,8 @@ def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) 
 
 
 def _own(file: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        read = load(file, owners=file_owners())
-    except MissingFile:
+    read = load_if_there(file, owners=file_owners())
+    if read is None:
         return "", {"mcpServers": {}}
     if not read.is_plain:
         raise ConfigError(

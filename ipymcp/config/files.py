@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import Scope, ServerDefinition
 
-__all__ = ["Document", "ForeignOwner", "MissingFile", "from_mapping", "load", "read", "read_env_file"]
+__all__ = ["Document", "from_mapping", "load", "load_if_there", "read", "read_env_file"]
 
 MAX_BYTES = 10_000_000
 JSON5_MAX_BYTES = 200_000
@@ -29,14 +29,6 @@ _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _ASSIGNMENT = re.compile(
     r"""(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*=\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?""",
 )
-
-
-class MissingFile(ConfigError):
-    """There is no such file."""
-
-
-class ForeignOwner(ConfigError):
-    """The file belongs to another user, who could change what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +69,26 @@ def load(file: Path, *, owners: frozenset[int] | None = None) -> Document:
         owners: The user ids it may belong to; any, where this is None.
 
     Raises:
-        MissingFile: It is not there.
-        ForeignOwner: It belongs to another.
-        ConfigError: It cannot be read or is not JSON. The message names the file and, in it, line and column.
+        ConfigError: It is not there, cannot be read, belongs to another or is not JSON. The message names the file and,
+            in it, line and column.
     """
+    document = load_if_there(file, owners=owners)
+    if document is None:
+        raise _missing(file)
+    return document
+
+
+def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> Document | None:
+    """The same, but None where there is no such file."""
     text = _text(file, owners)
+    if text is None:
+        return None
     data, is_plain = _decode(text, file)
     return Document(text, data, is_plain)
+
+
+def _missing(file: Path) -> ConfigError:
+    return ConfigError(f"{file}: no such file", hint="a relative path starts at the notebook's folder")
 
 
 def read_env_file(path: str, where: str) -> dict[str, str]:
@@ -96,8 +101,11 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
     Raises:
         ConfigError: It cannot be read, or a line is none.
     """
+    file = Path(path)
     try:
-        text = _text(Path(path), None)
+        text = _text(file, None)
+        if text is None:
+            raise _missing(file)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
     variables: dict[str, str] = {}
@@ -113,7 +121,7 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
     return variables
 
 
-def _text(file: Path, owners: frozenset[int] | None) -> str:
+def _text(file: Path, owners: frozenset[int] | None) -> str | None:
     try:
         # Opening a pipe would wait for its other end; what is looked at is what is read.
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -125,7 +133,7 @@ def _text(file: Path, owners: frozenset[int] | None) -> str:
         with open(descriptor, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingFile(f"{file}: no such file", hint="a relative path starts at the notebook's folder") from None
+        return None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}", hint="check the file's permissions") from None
     if len(data) > MAX_BYTES:
@@ -143,7 +151,7 @@ def _check(status: os.stat_result, file: Path, owners: frozenset[int] | None) ->
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"{file}: is not a regular file", hint="name a file on disk")
     if owners is not None and status.st_uid not in owners:
-        raise ForeignOwner(
+        raise ConfigError(
             f"{file}: ignored: it belongs to another user ({_user(status.st_uid)})",
             hint=f"if you wrote it, make it yours; else read it, then %mcp load {file}",
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import MissingFile, load
+from ipymcp.config.files import load_if_there
 from ipymcp.config.formats import entries
 from ipymcp.errors import ConfigError
 
@@ -46,14 +46,14 @@ def read_host(host: str, folder: str) -> Found:
     files: list[Path] = []
     for path in places:
         try:
-            data = load(path).data
-        except MissingFile:
-            continue
+            document = load_if_there(path)
         except ConfigError as error:
             problems.append(error)
             continue
+        if document is None:
+            continue
         files.append(path)
-        for part in _parts(host, data, folder):
+        for part in _parts(host, document.data, folder):
             for name, entry in entries(part, Source(scope="user", file=str(path))) or ():
                 if isinstance(entry, ConfigError):
                     problems.append(entry)

@@ -80,7 +80,7 @@ def _masked_args(args: Sequence[str]) -> Iterator[str]:
     flag = ""
     for arg in args:
         name, equals, value = arg.partition("=")
-        if flag and not arg.startswith("-"):
+        if looks_secret(flag) and not arg.startswith("-"):
             yield masked(flag, arg)
         elif equals and value:
             yield f"{name}={masked(name, value)}" if "://" not in name else masked_url(arg)

@@ -92,7 +92,8 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     rows = [*_values(entry), *_variables(entry), *_place(entry, host)]
     rows += [("shadows", _runs(one), one.source.where()) for one in farther]
     note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {name} asks"
-    return Table(("value", "is", "from"), rows, title=f"{name}: configuration", note=note)
+    title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
+    return Table(("value", "is", "from"), rows, title=title, note=note)
 
 
 def export_to(target: str, names: Sequence[str], host: Host) -> Document:
@@ -140,14 +141,14 @@ def _values(definition: ServerDefinition) -> Iterator[Row]:
         for name, item in items:
             path = f"{key}.{name}" if name else key
             text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
-            yield path, text, source.where(path)
+            yield path, text, source.path(path)
     for key in definition.extra:
-        yield key, "kept, not used", source.where(key)
+        yield key, "kept, not used", source.path(key)
 
 
 def _variables(definition: ServerDefinition) -> Iterator[Row]:
     for one in references(definition):
-        yield one.text, _standing(one, definition), definition.source.where(one.where)
+        yield one.text, _standing(one, definition), definition.source.path(one.where)
 
 
 def _standing(one: Reference, definition: ServerDefinition) -> str:
@@ -164,5 +165,13 @@ def _standing(one: Reference, definition: ServerDefinition) -> str:
 
 
 def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:
-    if definition.command is not None:
-        yield "runs in", folder_of(definition, host.folder), "its cwd" if definition.cwd else definition.source.scope
+    if definition.command is None:
+        return
+    source = definition.source
+    if definition.cwd is not None:
+        why = "its cwd"
+    elif source.scope == "user":
+        why = "a private folder, as it has no cwd"
+    else:
+        why = "the notebook's folder" if source.folder is None else "the folder of its file"
+    yield "runs in", folder_of(definition, host.folder), why

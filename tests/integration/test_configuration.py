@@ -1,0 +1,279 @@
+"""The discovered configuration in real kernels: what a bare load starts, what it never runs, and `%mcp config`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartKernel
+from tests.environments import ROOT, environment, server_command
+from tests.integration.notebooks import done, error, text
+from tests.kernels import Kernel
+
+MISBEHAVING = server_command("misbehaving")
+WHERE = "r = mcp.{}.env()\n(r.data['cwd'], r.data['environ'].get('PWD'))"
+UP = "brings the servers up to date"
+
+
+def server(*command: str, **values: Any) -> dict[str, Any]:
+    return {"command": command[0], "args": list(command[1:]), **values}
+
+
+def about(**values: Any) -> dict[str, Any]:
+    """A server that tells its environment and folder."""
+    return server(*MISBEHAVING, **values)
+
+
+def own_file(kernel: Kernel) -> Path:
+    return Path(kernel.environment["JUPYTER_CONFIG_DIR"], "ipymcp", "mcp.json")
+
+
+def write(path: Path, document: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def project(kernel: Kernel) -> Path:
+    (kernel.folder / ".git").mkdir()
+    return kernel.folder
+
+
+def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_project(
+    start_kernel: StartKernel, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    kernel = start_kernel(env={"PATH": f".::bin:{Path(shutil.which('node') or '').parent}:/usr/bin:/bin"})
+    folder = tmp_path / "project"  # the user's own folders do not lie in it
+    (folder / ".git").mkdir(parents=True)
+
+    # What a project may bring along. Each leaves a mark if it ever runs.
+    script = "#!/bin/sh\ntouch {}\n"
+    python = "open({!r}, 'w').close()\n"
+    for name in ("json.py", "mcp_server_time.py", "sitecustomize.py"):
+        write(folder / name, python.format(str(marks / name)))
+    for name in ("tool", "bin/tool", "node_modules/.bin/tool"):
+        write(folder / name, script.format(marks / name.replace("/", "-"))).chmod(0o755)
+    write(folder / "evil.js", f"require('fs').writeFileSync({str(marks / 'npmrc')!r}, '')")
+    write(folder / ".npmrc", f"node-options=--require {folder / 'evil.js'}\n")
+    write(folder / "package.json", {"name": "p", "bin": {"tool": "tool"}})
+    evil = server("/bin/sh", "-c", f"touch {marks / 'project'}")
+    write(folder / ".mcp.json", {"mcpServers": {"evil": evil, "github": evil}})
+    write(folder / ".vscode" / "mcp.json", {"servers": {"code": evil, "remote": {"url": "http://127.0.0.1:9/${HOME}"}}})
+    write(folder / "opencode.json", {"mcp": {"open": {"type": "local", "command": ["/bin/sh", f"{folder}/tool"]}}})
+
+    time = environment("server-time").python
+    own = {
+        "time": server(str(time), "-m", "mcp_server_time"),
+        "npx": server("npx", "--no-install", "--offline", "tool", restart=False),
+        "tool": server("tool"),
+        "github": about(),
+        "mine": about(),
+    }
+    write(own_file(kernel), {"mcpServers": own})
+
+    done(kernel, f"%cd -q {folder}")
+    done(kernel, "%load_ext ipymcp")
+    loaded = done(kernel, "%mcp load")
+    lines = loaded.displays[-1]["text/plain"].splitlines()
+    why = "is not trusted: a project's file defines it,"
+    assert lines[:5] == [
+        f"✗ evil: {why} {folder}/.mcp.json",
+        f"✗ github: {why} {folder}/.mcp.json",
+        f"✗ code: {why} {folder}/.vscode/mcp.json",
+        f"✗ remote: {why} {folder}/.vscode/mcp.json",
+        f"✗ open: {why} {folder}/opencode.json",
+    ]
+    assert lines[5] == "✓ time: ready, 2 tools"
+    assert lines[6].startswith("✗ npx: ")
+    assert lines[7] == "✗ tool: there is no program 'tool' (looked for tool, on the PATH)"
+    assert lines[8].startswith("✓ mine: ready")
+    shadowed = f"github: the one in {folder}/.mcp.json shadows that in {own_file(kernel)}"
+    assert loaded.stderr == f"ipymcp: {shadowed}\n"
+
+    for word in ("load", "start", "restart"):
+        [message, hint] = error(kernel, f"%mcp {word} evil")
+        assert message == f"PolicyError: evil: {why} {folder}/.mcp.json"
+        run = f"%mcp load {folder}/.mcp.json evil"
+        assert hint == f"  %mcp config explain evil shows what it would run; {run} runs it · in: %mcp {word} evil"
+    [message, _] = error(kernel, "mcp.github.env()")
+    assert message == f"PolicyError: github: {why} {folder}/.mcp.json"
+    assert list(marks.iterdir()) == []
+
+    private = Path(kernel.environment["JUPYTER_DATA_DIR"], "ipymcp", "servers", "mine")
+    assert ast.literal_eval(text(kernel, WHERE.format("mine"))) == (str(private), str(private))
+    assert private.stat().st_mode & 0o777 == 0o700
+
+    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it runs, and is no server
+    assert message.startswith("StartError: evil: ")
+    assert [path.name for path in marks.iterdir()] == ["project"]
+
+
+def test_where_servers_run(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    folder = project(kernel)
+    (folder / "sub").mkdir()
+    write(own_file(kernel), {"mcpServers": {"own": about(cwd=str(folder / "sub")), "plain": about()}})
+    write(folder / "sub" / "named.json", {"mcpServers": {"named": about()}})
+    done(kernel, "%load_ext ipymcp\n%mcp load;")
+    done(kernel, "%mcp load sub/named.json;")
+    done(kernel, f"%mcp load typed -- {' '.join(MISBEHAVING)};")
+    data = Path(kernel.environment["JUPYTER_DATA_DIR"], "ipymcp", "servers")
+    for name, place in {
+        "own": folder / "sub",
+        "plain": data / "plain",
+        "named": folder / "sub",
+        "typed": folder,
+    }.items():
+        assert ast.literal_eval(text(kernel, WHERE.format(name))) == (str(place), str(place)), name
+
+
+def test_the_folder_is_the_notebooks_and_stays_it(start_kernel: StartKernel, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere"
+    write(place / ".mcp.json", {"mcpServers": {"theirs": about()}})
+    (place / ".git").mkdir()
+    kernel = start_kernel(env={"JPY_SESSION_NAME": str(place / "a.ipynb")})
+    done(kernel, "%load_ext ipymcp")
+    done(kernel, "%cd -q ..")
+    assert f"the notebook's folder is {place}" in text(kernel, "%mcp config")
+    assert "theirs" in text(kernel, "%mcp config")
+
+    code = start_kernel(env={"JPY_SESSION_NAME": "vscode-kernel"})
+    done(code, f"__vsc_ipynb_file__ = {str(place / 'b.ipynb')!r}\n%load_ext ipymcp")
+    assert f"the notebook's folder is {place}" in text(code, "%mcp config")
+
+
+def test_variables_have_their_values_at_the_start_and_a_restart_takes_new_ones(start_kernel: StartKernel) -> None:
+    kernel = start_kernel(env={"FIRST": "1"})
+    write(own_file(kernel), {"mcpServers": {"fs": about(env={"A": "${FIRST}", "B": "${NONE}"})}})
+    done(kernel, "%load_ext ipymcp")
+    [message, hint] = error(kernel, "%mcp load fs")
+    assert message == (f"ConfigError: fs: {own_file(kernel)}: mcpServers.fs.env.B: ${{NONE}} is not set in this kernel")
+    assert hint == "  os.environ['NONE'] = …, or write ${NONE:-default} · in: %mcp load fs"
+    done(kernel, "import os; os.environ['NONE'] = '${FIRST}'\n%mcp start fs")
+    seen = "e = mcp.fs.env().data['environ']\n(e['A'], e['B'])"
+    assert text(kernel, seen) == "('1', '${FIRST}')"
+    done(kernel, "os.environ['FIRST'] = '2'\n%mcp restart fs")
+    assert text(kernel, seen) == "('2', '${FIRST}')"
+
+
+def test_inputs_are_asked_for_once_and_hidden_ones_are_not_shown(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    document = {
+        "inputs": [
+            {"id": "key", "type": "promptString", "description": "The API key", "password": True},
+            {"id": "mode", "type": "pickString", "description": "How", "options": ["fast", "slow"], "default": "slow"},
+        ],
+        "servers": {"fs": about(env={"K": "${input:key}", "M": "${input:mode}"})},
+    }
+    write(kernel.folder / "vs.json", document)
+    done(kernel, "%load_ext ipymcp")
+    [message, _] = error(kernel, "%mcp load ./vs.json fs")  # nobody can answer
+    assert message.endswith("vs.json: servers.fs.env.K: ${input:key} has no value")
+    outcome = kernel.run("%mcp load ./vs.json fs", answers=["s3cr3t", "", ""])
+    assert outcome.error is None, outcome.error
+    assert "s3cr3t" not in str(outcome)
+    assert text(kernel, "e = mcp.fs.env().data['environ']\n(e['K'], e['M'])") == "('s3cr3t', 'slow')"
+    done(kernel, "%mcp restart fs")
+    assert text(kernel, "mcp.fs.env().data['environ']['K']") == "'s3cr3t'"
+
+
+def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    folder, own = project(kernel), own_file(kernel)
+    done(kernel, "%load_ext ipymcp")
+    assert text(kernel, "%mcp config").splitlines()[-1] == (
+        "no servers are configured: %mcp config add NAME -- COMMAND ARG…"
+    )
+    assert done(kernel, "%mcp load").stderr == (
+        "ipymcp: no servers are configured here; %mcp config says where they would stand\n"
+    )
+    command = " ".join(MISBEHAVING)
+    added = done(kernel, f"%mcp config add fs timeout=60 env.LEVEL=1.0 -- {command}")
+    assert added.stdout == f"fs stands in {own}: %mcp load fs brings it up\n"
+    assert json.loads(own.read_text())["mcpServers"]["fs"] == about(timeout=60, env={"LEVEL": "1.0"})
+    assert done(kernel, "%mcp load").displays[0]["text/plain"] == "✓ fs: ready, 13 tools"
+    assert "fs      " in text(kernel, "%mcp config") and "  ready  " in text(kernel, "%mcp config")
+
+    done(kernel, "%mcp config update fs env.LEVEL=2;")
+    assert "  changed  " in text(kernel, "%mcp config")
+    assert done(kernel, "%mcp").stderr == ""  # we changed it ourselves
+    done(kernel, "%mcp load;")
+    assert text(kernel, "mcp.fs.env().data['environ']['LEVEL']") == "'2'"
+
+    write(folder / "mcp.json", {"mcpServers": {"fs": about()}})
+    assert done(kernel, "%mcp").stderr == f"ipymcp: {folder}/mcp.json is new: %mcp load {UP}\n"
+    assert done(kernel, "%mcp").stderr == ""
+    shown = text(kernel, "%mcp config explain fs")
+    assert shown.splitlines()[0] == f"fs: from {folder}/mcp.json (project)"
+    assert "shadows" in shown
+    exported = done(kernel, "%mcp config export opencode fs").text or ""
+    assert json.loads(exported)["mcp"]["fs"]["command"] == MISBEHAVING
+    assert done(kernel, "%mcp config remove fs").stdout == f"removed fs from {own}\n"
+    assert json.loads(own.read_text()) == {"mcpServers": {}}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("config lst", "there is no %mcp config lst; there are explain, add, update, remove, import, export"),
+        ("config add fs", 'ConfigError: {own}: mcpServers.fs: expected "command" or "url", found neither'),
+        ("config add fs x y", "x is one too many; usage: %mcp config add NAME URL | {{json}} | -- COMMAND ARG…"),
+        ("config add fs {{x: 1}}", "not JSON: Expecting property name"),
+        ("config add fs --", "there is no command after --"),
+        ("config explain", "something is missing; usage: %mcp config explain NAME"),
+        ("config explain fs", "UnknownName: no server 'fs' is configured here"),
+        ("config update fs", "nothing to change; usage: %mcp config update NAME KEY=VALUE… | URL | {{json}} | --"),
+        ("config remove fs -- x", "%mcp config remove takes no command after --"),
+        ("config import codex", "UnknownName: there is no host 'codex' to import from"),
+        ("config import ./none.json", "ConfigError: {folder}/none.json: no such file"),
+        ("config export codex", "UnknownName: there is no host 'codex' to export to"),
+    ],
+)
+def test_a_mistyped_line_says_what_to_write(kernel_of_lines: Kernel, line: str, message: str) -> None:
+    outcome = kernel_of_lines.run(f"%mcp {line.format()}")
+    expected = message.format(own=own_file(kernel_of_lines), folder=kernel_of_lines.folder)
+    assert outcome.error is not None
+    assert f"{outcome.error.ename}: {outcome.error.evalue}".removeprefix("UsageError: ").startswith(expected)
+
+
+@pytest.fixture(scope="module")
+def kernel_of_lines(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tests import kernels
+
+    with kernels.started(kernel_name, tmp_path_factory.mktemp("lines")) as kernel:
+        done(kernel, "%load_ext ipymcp")
+        yield kernel
+
+
+def test_a_script_finds_the_same_configuration_and_logs_what_is_wrong(
+    tmp_path: Path, start_kernel: StartKernel
+) -> None:
+    kernel = start_kernel()
+    folder = project(kernel)
+    write(folder / "mcp.json", {"mcpServers": {"theirs": about()}})
+    write(folder / ".mcp.json", "{")
+    write(own_file(kernel), {"mcpServers": {"fs": about()}})
+    script = (
+        "import logging, ipymcp\nlogging.basicConfig(level='WARNING', format='%(name)s: %(message)s')\n"
+        "with ipymcp.connect() as mcp:\n    assert list(mcp) == []\n    mcp.load()\n"
+        "    print({name: mcp.servers[name].state for name in mcp})\n"
+        "    try:\n        mcp.load('theirs')\n    except ipymcp.PolicyError as error:\n        print(error.server)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder, env={**kernel.environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "{'theirs': 'needs_trust', 'fs': 'ready'}\ntheirs\n"
+    assert done.stderr.splitlines() == [
+        f"ipymcp.config: {folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input",
+        *[f"ipymcp.server.theirs: host: is not trusted: a project's file defines it, {folder}/mcp.json"] * 2,
+    ]

@@ -1,0 +1,374 @@
+"""ipymcp's own files: what is written, what is refused, and what is never lost. Other hosts' files: where they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp.config.edit import edit, project_file
+from ipymcp.config.hosts import HOSTS, read_host
+from ipymcp.config.secrecy import MASK, masked, masked_args, masked_url
+from ipymcp.errors import ConfigError
+from ipymcp.runtime.host import Host
+from ipymcp.tools import edits
+from ipymcp.tools.configuration import explanation, export_to, listing
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    (folder / "p" / ".git").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "jupyter"))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(folder / "data"))
+    for name in ("IPYMCP_CONFIG", "IPYMCP_STATE_DIR", "XDG_CONFIG_HOME", "JUPYTER_CONFIG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def host(home: Path) -> Host:
+    return Host(str(home / "p"))
+
+
+def servers(path: Path) -> Any:
+    return json.loads(path.read_text())["mcpServers"]
+
+
+def refused(call: Callable[..., object], *args: Any, **options: Any) -> tuple[str, str | None]:
+    with pytest.raises(ConfigError) as caught:
+        call(*args, **options)
+    return str(caught.value), caught.value.hint
+
+
+def put(document: dict[str, Any]) -> None:
+    document["mcpServers"]["new"] = {"command": "é"}
+
+
+# The file
+
+
+def test_a_new_file_is_made_with_its_folder_for_the_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "mcp.json"
+    edit(file, put, private=True)
+    assert file.read_text() == '{\n  "mcpServers": {\n    "new": {\n      "command": "é"\n    }\n  }\n}\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(file.parent) == ["mcp.json"]
+
+
+def test_a_file_keeps_its_order_form_mode_and_unknown_keys(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{\n\t"z": [1.0, 12345678901234567890],\n\t"mcpServers": {"b": {}, "a": {"x": 1}},\n\t"y": null\n}')
+    file.chmod(0o640)
+    edit(file, put, private=True)
+    text = file.read_text()
+    assert list(json.loads(text)) == ["z", "mcpServers", "y"]
+    assert list(servers(file)) == ["b", "a", "new"]
+    assert '\n\t"z"' in text and "12345678901234567890" in text and "1.0" in text and not text.endswith("\n")
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            '{"mcpServers": {} /* mine */}',
+            ": its comments would be lost",
+            "change it in an editor; ipymcp reads it as it is",
+        ),
+        (
+            '{"servers": {"a": {"url": "https://h"}}}',
+            ": is another host's",
+            "change it there; ipymcp reads it as it is",
+        ),
+        ('{"a": {"command": "x"}}', ": is another host's", "change it there; ipymcp reads it as it is"),
+        ('{"mcpServers": []}', ": mcpServers: expected an object, got []", None),
+        ('{"mcpServers": ', ", line 1, column 16: not JSON: Unexpected end of input", None),
+    ],
+)
+def test_a_file_is_not_written_where_something_would_be_lost(
+    tmp_path: Path, text: str, message: str, hint: str | None
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(text)
+    found = refused(edit, file, put, private=True)
+    assert (found[0], hint and found[1]) == (f"{file}{message}", hint)
+    assert file.read_text() == text
+
+
+def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
+    target, link = tmp_path / "dotfiles.json", tmp_path / "mcp.json"
+    target.write_text('{"mcpServers": {}}')
+    link.symlink_to(target)
+    edit(link, put, private=True)
+    assert link.is_symlink() and "new" in servers(target)
+
+
+def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {}}')
+
+    def fail(_: dict[str, Any]) -> None:
+        raise ConfigError("no", hint="")
+
+    assert refused(edit, file, fail, private=True)[0] == "no"
+    assert file.read_text() == '{"mcpServers": {}}' and os.listdir(tmp_path) == ["mcp.json"]
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom ipymcp.config.edit import edit\n"
+        "for n in range(10):\n"
+        "    def put(document):\n        document['mcpServers'][f'{sys.argv[2]}-{n}'] = {'command': 'x'}\n"
+        "    edit(Path(sys.argv[1]), put, private=True)\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(file), str(number)]) for number in range(4)]
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+    assert len(servers(file)) == 40
+
+
+def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(home: Path) -> None:
+    inner = home / "p" / "a" / "b"
+    inner.mkdir(parents=True)
+    assert project_file(str(inner)) == home / "p" / "mcp.json"
+    (home / "p" / "a" / "mcp.json").write_text("{}")
+    assert project_file(str(inner)) == home / "p" / "a" / "mcp.json"
+    (home / "q" / "r").mkdir(parents=True)
+    assert project_file(str(home / "q" / "r")) == home / "q" / "r" / "mcp.json"
+    assert refused(project_file, str(home)) == (
+        f"{home} belongs to no project",
+        "leave --project out: the user's own file is for all",
+    )
+
+
+# What the user asks for
+
+
+def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
+    own = home / "jupyter" / "ipymcp" / "mcp.json"
+    assert edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False) == own
+    change = edits.settings(
+        [
+            ("timeout", "60"),
+            ("env.A", "1.10"),
+            ("env.B", "x"),
+            ("args", '["2"]'),
+            ("era", "legacy"),
+            ("disabled", "true"),
+        ]
+    )
+    edits.update("fs", change, host, project=False)
+    assert servers(own) == {
+        "fs": {
+            "command": "x", "args": ["2"], "timeout": 60, "env": {"A": "1.10", "B": "x"}, "era": "legacy",
+            "disabled": True,
+        }
+    }  # fmt: skip
+    edits.update(
+        "fs", edits.settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False
+    )
+    assert servers(own) == {"fs": {"command": "x", "args": ["2"], "disabled": True}}
+    edits.remove("fs", host, project=False)
+    assert servers(own) == {}
+    assert host.discovery.changes() == []
+
+
+def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host) -> None:
+    own = edits.add("fs", {"command": "x"}, host, project=False)
+    before = own.read_text()
+    assert refused(edits.add, "fs", {"command": "y"}, host, project=False) == (
+        f"{own}: fs is there already",
+        "%mcp config update fs …, or %mcp config remove fs",
+    )
+    assert refused(edits.update, "fs", {"timeout": "soon"}, host, project=False)[0] == (
+        f'{own}: mcpServers.fs.timeout: expected a number of seconds greater than 0, got "soon"'
+    )
+    assert refused(edits.update, "fs", {"url": "https://h"}, host, project=False)[0] == (
+        f'{own}: mcpServers.fs: expected "command" or "url", found both'
+    )
+    assert refused(edits.add, "a\nb", {"command": "y"}, host, project=False)[0] == "'a\\nb' is no name of a server"
+    assert refused(edits.remove, "sf", host, project=False) == (
+        f"{own}: defines no server 'sf'",
+        "%mcp config lists them",
+    )
+    assert own.read_text() == before
+
+
+def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host) -> None:
+    theirs = home / "p" / ".mcp.json"
+    theirs.write_text('{"mcpServers": {"fs": {"command": "x"}}}')
+    assert refused(edits.update, "fs", {"timeout": 1}, host, project=False) == (
+        f"fs is defined in {theirs}, which ipymcp does not write",
+        f"change it there, or copy it: %mcp config import {theirs} fs",
+    )
+    edits.add("fs", {"command": "mine"}, host, project=False)
+    edits.update("fs", {"timeout": 1}, host, project=False)
+    assert json.loads(theirs.read_text()) == {"mcpServers": {"fs": {"command": "x"}}}
+
+
+def test_a_projects_own_file_is_written_where_that_is_asked_for_or_it_alone_has_the_server(
+    home: Path, host: Host
+) -> None:
+    file = edits.add("fs", {"command": "x"}, host, project=True)
+    assert (file, file.stat().st_mode & 0o777) == (home / "p" / "mcp.json", 0o644)
+    assert edits.update("fs", {"timeout": 5}, host, project=False) == file
+    assert servers(file) == {"fs": {"command": "x", "timeout": 5}}
+    assert edits.remove("fs", host, project=True) == file
+
+
+# Other hosts
+
+
+def test_each_hosts_file_is_found_where_the_host_keeps_it(home: Path) -> None:
+    for host, places in HOSTS.items():
+        for path in places()[:1]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            key = "mcp" if host == "opencode" else "servers" if host == "vscode" else "mcpServers"
+            path.write_text(json.dumps({key: {host: {"command": "x"}}}))
+        found = read_host(host, str(home))
+        assert (next(iter(found.definitions)), found.files[0]) == (host, places()[0])
+    assert str(HOSTS["claude-code"]()[0]) == f"{home}/.claude.json"
+
+
+def test_claude_codes_servers_of_this_project_come_with_the_users(home: Path) -> None:
+    document = {
+        "mcpServers": {"all": {"command": "a"}, "both": {"command": "user"}},
+        "projects": {"/work": {"mcpServers": {"both": {"command": "local"}}}, "/other": {"mcpServers": {"no": {}}}},
+    }
+    (home / ".claude.json").write_text(json.dumps(document))
+    found = read_host("claude-code", "/work").definitions
+    assert {name: one.command for name, one in found.items()} == {"both": "local", "all": "a"}
+
+
+def test_a_host_that_is_not_there_is_said_with_the_places(home: Path) -> None:
+    assert refused(read_host, "cursor", "/work") == (
+        "cursor has no servers here", f"looked for {home}/.cursor/mcp.json"
+    )  # fmt: skip
+
+
+def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> None:
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").write_text(
+        '{"mcpServers": {"a": {"command": "x", "note": 1}, "b": {"url": "https://h"}, "c": {"command": 5}}}'
+    )
+    imported = edits.import_from("cursor", [], host, project=False, replace=False)
+    own = home / "jupyter" / "ipymcp" / "mcp.json"
+    assert (imported.file, imported.names) == (own, ("a", "b"))
+    assert imported.notes == (f"{home}/.cursor/mcp.json: mcpServers.c.command: expected a text, got 5",)
+    assert servers(own) == {"a": {"command": "x", "note": 1}, "b": {"url": "https://h"}}
+
+    theirs = home / "q" / ".vscode" / "mcp.json"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(
+        '{"inputs": [{"id": "k", "type": "promptString"}], "servers": {"a": {"command": "y", "args":'
+        ' ["${workspaceFolder}/s.py", "${input:k}", "$${x}"], "envFile": ".env"}, "b": {"url": "https://other"}}}'
+    )
+    again = edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=False)
+    assert (again.names, again.notes) == ((), ("a is there already, and stays; --replace takes the imported one",))
+    again = edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=True)
+    folder = str(home / "q" / ".vscode")
+    assert servers(own)["a"] == {
+        "command": "y",
+        "args": [f"{folder}/s.py", "${input:k}", "$${x}"],
+        "env_file": f"{folder}/.env",
+        "cwd": folder,
+    }
+    assert json.loads(own.read_text())["inputs"] == [{"id": "k", "type": "promptString"}]
+
+
+# Showing
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("LEVEL", "debug", "debug"),
+        ("API_KEY", "abc", MASK),
+        ("api-key", "abc", MASK),
+        ("GITHUB_TOKEN", "${env:TOKEN}", "${env:TOKEN}"),
+        ("Authorization", "Bearer ${TOKEN}", "Bearer ${TOKEN}"),
+        ("Authorization", "Bearer s3cr3ts3cr3t", MASK),
+        ("Authorization", "${A}s3cr3ts3cr3t", MASK),
+        ("DB_PASSWORD", "", ""),
+        ("KEYBOARD", "qwerty", "qwerty"),
+    ],
+)
+def test_a_literal_under_a_secrets_name_is_masked(name: str, text: str, shown: str) -> None:
+    assert masked(name, text) == shown
+
+
+def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
+    assert masked_args(["-y", "--token", "abc", "--level=x", "--api-key=abc", "--token", "-v", "KEY=5"]) == [
+        "-y", "--token", MASK, "--level=x", f"--api-key={MASK}", "--token", "-v", f"KEY={MASK}"
+    ]  # fmt: skip
+    assert masked_args(["postgres://me:pw@h/db"]) == [f"postgres://me:{MASK}@h/db"]
+    assert masked_url("https://h/mcp?api_key=abc&x=1") == f"https://h/mcp?api_key={MASK}&x=1"
+    assert masked_url("https://h/mcp?x=a%20b") == "https://h/mcp?x=a%20b"
+    assert masked_url("https://${env:H}/mcp?token=${T}") == "https://${env:H}/mcp?token=${T}"
+
+
+def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, host: Host) -> None:
+    (home / "p" / ".mcp.json").write_text('{"mcpServers": {"fs": {"command": "theirs"}, "bad": {}}}')
+    own = edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, project=False)
+    edits.add("off", {"url": "https://h", "disabled": True}, host, project=False)
+    table = listing(host.discovery.read(), host)
+    project = str(home / "p" / ".mcp.json")
+    assert table.rows == (
+        ("fs", "theirs", "needs_trust", project),
+        ("fs", f"mine --token {MASK}", "shadowed", str(own)),
+        ("bad", "", "error", f'{project}: mcpServers.bad: expected "command" or "url", found neither'),
+        ("off", "https://h", "disabled", str(own)),
+    )
+
+
+def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "t0k3n")
+    monkeypatch.delenv("NONE", raising=False)
+    theirs = home / "p" / "opencode.json"
+    theirs.write_text(
+        '{"mcp": {"fs": {"type": "local", "command": ["x", "${NONE}"], "environment": {"T": "{env:TOKEN}", "K_KEY": "abc"},'
+        ' "timeout": 5}}}'
+    )
+    own = edits.add("fs", {"command": "mine"}, host, project=False)
+    table = explanation("fs", host.discovery.read(), host)
+    assert table.title == f"fs: from {theirs} (project)"
+    assert table.rows == (
+        ("command", "x", "mcp.fs.command[0]"),
+        ("args", '["${NONE}"]', "mcp.fs.command"),
+        ("env.T", "{env:TOKEN}", "mcp.fs.environment.T"),
+        ("env.K_KEY", MASK, "mcp.fs.environment.K_KEY"),
+        ("opencode.timeout", "kept, not used", "mcp.fs.timeout"),
+        ("${NONE}", "not set in this kernel", "mcp.fs.command[1]"),
+        ("{env:TOKEN}", "a variable of this kernel", "mcp.fs.environment.T"),
+        ("runs in", str(home / "p"), "the folder of its file"),
+        ("shadows", "mine", f"{own}: mcpServers.fs"),
+    )
+    assert table.note == f"it is a project's, and not trusted: %mcp load {theirs} fs runs it"
+    assert "t0k3n" not in repr(table) and "abc" not in repr(table)
+
+
+def test_the_users_own_server_runs_in_a_private_folder(home: Path, host: Host) -> None:
+    edits.add("my server", {"command": "x"}, host, project=False)
+    rows = {row[0]: row for row in explanation("my server", host.discovery.read(), host).rows}
+    assert rows["runs in"] == (
+        "runs in",
+        f"{home}/data/ipymcp/servers/my_server-dc28b52f",
+        "a private folder, as it has no cwd",
+    )
+
+
+def test_an_export_shows_no_secret_and_holds_all_of_it(home: Path, host: Host) -> None:
+    edits.add("fs", {"command": "x", "env": {"API_KEY": "s3cr3t"}}, host, project=False)
+    document = export_to("claude-desktop", ["fs"], host)
+    assert document.data == {"mcpServers": {"fs": {"command": "x", "args": [], "env": {"API_KEY": "s3cr3t"}}}}
+    assert json.loads(document.text) == document.data
+    assert "s3cr3t" not in str(document._repr_mimebundle_())
+    assert repr(document).endswith("}\n(what looks secret is masked here; .text has all of it)")
