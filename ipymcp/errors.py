@@ -11,7 +11,7 @@
     │   │   └── CommandNotFound          there is no such program
     │   ├── ServerStopped                it is stopped or disabled
     │   ├── ConnectionLost               it died, closed its output, or cannot be reached
-    │   ├── TrustError                   it may not run before you agreed: %mcp start asks
+    │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): %mcp start asks
     │   ├── AuthError                    it wants a login, and there is none: %mcp start asks again
     │   └── ProtocolError                it said what MCP does not allow
     └── CallError                        this call failed; the server goes on
@@ -201,7 +201,7 @@ class ConnectionLost(ServerError):
     """The server died or closed its output. A call in flight is never sent again by itself."""
 
 
-class TrustError(ServerError):
+class TrustError(ServerError, PolicyError):
     """The server is defined in a project, or in a file that changed, and the user has not agreed that it may run."""
 
 

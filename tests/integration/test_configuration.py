@@ -84,13 +84,13 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     done(kernel, "%load_ext ipymcp")
     loaded = done(kernel, "%mcp load")
     lines = loaded.displays[-1]["text/plain"].splitlines()
-    why = "is not trusted: a project's file defines it,"
+    why = "belongs to a project"
     assert lines[:5] == [
-        f"✗ evil: {why} {folder}/.mcp.json",
-        f"✗ github: {why} {folder}/.mcp.json",
-        f"✗ code: {why} {folder}/.vscode/mcp.json",
-        f"✗ remote: {why} {folder}/.vscode/mcp.json",
-        f"✗ open: {why} {folder}/opencode.json",
+        f"✗ evil: needs your trust: {folder}/.mcp.json {why}",
+        f"✗ github: needs your trust: {folder}/.mcp.json {why}",
+        f"✗ code: needs your trust: {folder}/.vscode/mcp.json {why}",
+        f"✗ remote: needs your trust: {folder}/.vscode/mcp.json {why}",
+        f"✗ open: needs your trust: {folder}/opencode.json {why}",
     ]
     assert lines[5] == "✓ time: ready, 2 tools"
     assert lines[6].startswith("✗ npx: ")
@@ -275,5 +275,5 @@ def test_a_script_finds_the_same_configuration_and_logs_what_is_wrong(
     assert done.stdout == "{'theirs': 'needs_trust', 'fs': 'ready'}\ntheirs\n"
     assert done.stderr.splitlines() == [
         f"ipymcp.config: {folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input",
-        *[f"ipymcp.server.theirs: host: is not trusted: a project's file defines it, {folder}/mcp.json"] * 2,
+        *[f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"] * 2,
     ]

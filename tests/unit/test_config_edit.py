@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def host(home: Path) -> Host:
-    return Host(str(home / "p"))
+def host(home: Path) -> Iterator[Host]:
+    host = Host(str(home / "p"))
+    yield host
+    host.close()
 
 
 def servers(path: Path) -> Any:
