@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["PASSED_ON", "forgotten_variable", "launch"]
+__all__ = ["PASSED_ON", "forgotten_variable", "launch", "working_folder"]
 
 PASSED_ON = frozenset(
     {
@@ -60,6 +60,11 @@ _OWN_PYTHON = frozenset({"python", "python3"})
 _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
+def working_folder(definition: ServerDefinition, folder: str) -> str:
+    """Where a server runs; arguments as `launch`."""
+    return os.path.normpath(os.path.join(definition.base or folder, os.path.expanduser(definition.cwd or "")))
+
+
 def launch(definition: ServerDefinition, folder: str) -> Launch:
     """What to run for this definition.
 
@@ -72,7 +77,7 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
         StartError: Its folder does not exist.
     """
     assert definition.command is not None
-    cwd = os.path.normpath(os.path.join(definition.base or folder, os.path.expanduser(definition.cwd or "")))
+    cwd = working_folder(definition, folder)
     if not os.path.isdir(cwd):
         raise StartError(f"its folder does not exist: {cwd}", hint="mend cwd in its definition")
     env = _environment(definition)

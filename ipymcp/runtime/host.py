@@ -147,8 +147,8 @@ class Host:
             await old.stop()
         return session
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
-        """Have servers told of other folders, from any thread.
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+        """Have servers told of other folders, or with None of the usual ones, from any thread.
 
         Raises:
             ConfigError: One is no folder or `file://` address.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.runtime.environment import working_folder
 from ipymcp.runtime.failures import is_web_address
 from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion, UrlQuestion
 from ipymcp.runtime.reach import login_extension
@@ -71,7 +72,9 @@ class SessionResponder:
             for waiting in owed:
                 clocks.enter_context(waiting.owing())
             if method == "roots/list":
-                return {"roots": self._services.answers.roots}
+                definition = self._session.definition
+                folder = working_folder(definition, self._services.folder)
+                return {"roots": self._services.answers.roots_for(definition, folder)}
             if method == "elicitation/create":
                 return _as_result(await self._elicit(params, call))
             if method == "sampling/createMessage":

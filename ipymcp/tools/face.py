@@ -139,11 +139,14 @@ class Mcp(Live):
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The folders servers are told they may look at; the notebook's, unless set: `mcp.roots = ["data", "/tmp"]`."""
+        """The folders servers are told they may look at: `mcp.roots = ["data", "/tmp"]`.
+
+        Unless set, or with None again, the notebook's; for a server whose command names folders those instead.
+        """
         return [dict(root) for root in self._host.answers.roots]
 
     @roots.setter
-    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
+    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
         self._host.set_roots(roots)
 
     def _told(self, what: str, untold: list[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.errors import HttpError, McpError
+from ipymcp.errors import HttpError
 from tests.environments import server_command
 from tests.serving import free_port
 from tests.transports.connection import PATIENCE, Connection, connected, http, serving, sse
@@ -61,14 +61,11 @@ async def test_a_server_on_an_sdk_is_used_over_http(way: tuple[str, str]) -> Non
     assert connection.heard.unreachables == []
 
 
-async def test_an_old_server_refuses_the_new_transport_in_a_way_that_can_be_told(way: tuple[str, str]) -> None:
-    url, _ = way
-    if not url.endswith("/sse"):
-        pytest.skip("speaks the new transport")
-    with pytest.raises(McpError) as caught:
+@pytest.mark.parametrize("sdk", ["sdk1", "sdk2"])
+async def test_a_server_of_the_old_transport_refuses_the_new_one_in_a_way_that_can_be_told(sdk: str) -> None:
+    with serving(server_command(sdk, "--sse", "0"), "http://") as url, pytest.raises(HttpError) as caught:
         async with connected(http(url), "auto"):
             pass
-    assert isinstance(caught.value, HttpError)
     assert caught.value.status in (400, 404, 405)
 
 
