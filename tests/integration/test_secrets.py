@@ -423,3 +423,23 @@ def test_kernels_that_refresh_at_once_make_one_request() -> None:
         assert [kernel.communicate(timeout=60)[0] for kernel in kernels] == ["200\n"] * 3
         grants = [request.fields["grant_type"] for request in server.seen("/token")]
     assert grants == ["authorization_code", "refresh_token"]
+
+
+def test_what_keeps_things_is_imported_when_something_is_kept() -> None:
+    heavy = ["sqlite3", "cryptography", "keyring", "jupyter_core"]
+    script = f"""
+import sys, ipymcp
+from ipymcp.config.files import from_mapping
+from ipymcp.errors import McpError
+from ipymcp.notebook import extension
+mcp = ipymcp.host()
+repr(mcp), repr(mcp.tools)
+print([name for name in {heavy} if name in sys.modules])
+mcp.load("demo")
+print([name for name in {heavy[1:3]} if name in sys.modules])
+mcp.close()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stderr == ""
+    found = done.stdout.splitlines()
+    assert found == ["[]", "[]"]
