@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.policy.filters import selects
 from ipymcp.runtime.catalog import EMPTY
-from ipymcp.tools.servers import not_running
+from ipymcp.tools.looking import not_running
 from ipymcp.tools.toolset import tool_table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _kept(mcp: Mcp, name: str) -> tuple[Catalog, str] | None:
     host = mcp._host
     if name in host.sessions:
         session = host.sessions[name]
-        return (host.browse(session), not_running(session)) if session.client is None else None
+        return (host.browse(session), not_running(session, anything=True)) if session.client is None else None
     server = host.state.known.named(name)
     if server is None:
         return None

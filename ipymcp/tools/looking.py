@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.offers import Kind
     from ipymcp.runtime.server import ServerSession
 
-__all__ = ["look", "look_at_all", "look_quickly", "selects"]
+__all__ = ["look", "look_at_all", "look_quickly", "not_running", "selects"]
 
 _QUICKLY = 1.0
 """Seconds that Tab waits for a server."""
@@ -61,8 +61,16 @@ def selects(patterns: Sequence[str], names: Iterable[str]) -> bool:
     return selected
 
 
+def not_running(session: ServerSession, *, anything: bool) -> str:
+    """A note below what is kept of a server that does not run, or below nothing."""
+    if session.is_lazy:
+        return f"{session.name} starts at its first call; this is what it had when it last ran"
+    kept = "; this is what it had when it last ran" if anything else ""
+    return f"{session.name} is {session.state.value}{kept}"
+
+
 async def _look(session: ServerSession, kinds: Sequence[Kind]) -> Catalog:
-    await session.settled()
+    await session.awake()
     return await session.offers.look(*kinds)
 
 

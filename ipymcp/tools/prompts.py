@@ -14,7 +14,7 @@ from ipymcp.runtime.names import nearest
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
 from ipymcp.tools.live import Listing, Live
-from ipymcp.tools.looking import look, look_at_all, look_quickly, selects
+from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, selects
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
@@ -225,7 +225,8 @@ class Prompts(Listing):
         session = self._session
         title = f"{self._server}: prompts"
         if session.client is None and not session.state.is_moving:
-            return Table(_COLUMNS, [], title=title, note=f"{self._server} is {session.state.value}")
+            kept = [_row(entry, entry.alias) for entry in self._host.browse(session).prompts.values()]
+            return Table(_COLUMNS, kept, title=title, note=not_running(session, anything=bool(kept)))
         rows = [_row(entry, entry.alias) for entry in look(self._host, session, "prompts").prompts.values()]
         return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no prompts")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.runtime.names import nearest
 from ipymcp.tools.live import Listing, Live
-from ipymcp.tools.looking import look, look_at_all, look_quickly, selects
+from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, selects
 from ipymcp.tools.readings import ResourceResult
 from ipymcp.tools.subscription import Subscription
 from ipymcp.tools.tables import Table
@@ -185,7 +185,8 @@ class Resources(Listing):
         session = self._session
         title = f"{self._server}: resources"
         if session.client is None and not session.state.is_moving:
-            return Table(_COLUMNS, [], title=title, note=f"{self._server} is {session.state.value}")
+            kept = _rows(self._host.browse(session))
+            return Table(_COLUMNS, kept, title=title, note=not_running(session, anything=bool(kept)))
         rows = _rows(look(self._host, session, "resources", "templates"))
         return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no resources")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.states import State
 from ipymcp.tools.live import Listing, Live
+from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
 from ipymcp.tools.toolset import tool_table
 
@@ -87,7 +88,7 @@ class ServerTools(Live):
         session, factory, filters = self._session(), self._mcp._factory, self._mcp._filters
         session.look_at_tools()
         entries = self._mcp._host.browse(session).tools.values()
-        note = not_running(session) if session.client is None else ""
+        note = not_running(session, anything=bool(entries)) if session.client is None else ""
         shown = [entry for entry in entries if filters.forbidding(entry) is None]
         hidden = len(entries) - len(shown)
         return tool_table(shown, factory, title=f"{self._name}: tools", note=f"{hidden} disabled" if hidden else note)
@@ -248,14 +249,6 @@ class Servers(Listing):
         ]
         columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
-
-
-def not_running(session: ServerSession) -> str:
-    """A note for the catalog of a server that does not run."""
-    if session.is_lazy:
-        return f"{session.name} starts at its first call; this is what it had when it last ran"
-    kept = "; this is what it had when it last ran" if session.catalog.tools else ""
-    return f"{session.name} is {session.state.value}{kept}"
 
 
 def _state(session: ServerSession) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from ipymcp.state.safe import Safe
 from ipymcp.state.store import Store
 from ipymcp.state.vault import Vault
 from tests.environments import ROOT
+from tests.kernels import Kernel
 from tests.servers.oauth_server import Behaviour, running
 
 SEALED = """
@@ -423,3 +425,60 @@ def test_kernels_that_refresh_at_once_make_one_request() -> None:
         assert [kernel.communicate(timeout=60)[0] for kernel in kernels] == ["200\n"] * 3
         grants = [request.fields["grant_type"] for request in server.seen("/token")]
     assert grants == ["authorization_code", "refresh_token"]
+
+
+def test_what_keeps_things_is_imported_when_something_is_kept() -> None:
+    heavy = ["sqlite3", "cryptography", "keyring", "jupyter_core"]
+    script = f"""
+import sys, ipymcp
+from ipymcp.config.files import from_mapping
+from ipymcp.errors import McpError
+from ipymcp.notebook import extension
+mcp = ipymcp.host()
+repr(mcp), repr(mcp.tools)
+print([name for name in {heavy} if name in sys.modules])
+mcp.load("demo")
+print([name for name in {heavy[1:3]} if name in sys.modules])
+mcp.close()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stderr == ""
+    found = done.stdout.splitlines()
+    assert found == ["[]", "[]"]
+
+
+# -- %mcp secret ------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_set_listed_and_deleted_in_a_cell(kernel: Kernel) -> None:
+    kernel.run("%load_ext ipymcp")
+    assert kernel.run("%mcp secret list").text == "secrets\nsecret  kept in  changed\nnone yet: %mcp secret set NAME"
+    kept = kernel.run("%mcp secret set github-token", answers=["value-of-the-token"])
+    assert (kept.prompts, kept.stdout) == (["github-token: "], "kept: github-token (encrypted file)\n")
+    listed = kernel.run("%mcp secret list").text or ""
+    assert re.fullmatch(r"secrets\nsecret +kept in +changed\ngithub-token +encrypted file +\d{4}-\d\d-\d\d", listed)
+    unknown = kernel.run("%mcp secret delete github-tokn").error
+    assert unknown is not None
+    assert unknown.traceback.splitlines() == [
+        "UnknownName: there is no secret 'github-tokn'",
+        "  did you mean 'github-token'? · in: %mcp secret delete github-tokn",
+    ]
+    assert kernel.run("%mcp secret delete github-token").stdout == "deleted: github-token\n"
+
+
+def test_a_secret_is_never_taken_from_a_line_nor_from_nobody(kernel: Kernel) -> None:
+    kernel.run("%load_ext ipymcp")
+    typed = kernel.run("%mcp secret set token the-value-of-it").error
+    assert typed is not None
+    assert typed.evalue == "a name alone, its value is asked for; if that was it, this cell shows it to others"
+    alone = kernel.run("%mcp secret set token").error
+    assert alone is not None
+    assert alone.traceback.splitlines() == [
+        "SecretError: there is nobody to ask for 'token'",
+        "  run this line in a notebook · in: %mcp secret set token",
+    ]
+    missing = kernel.run("%mcp secret put token").error
+    assert missing is not None
+    assert missing.evalue.startswith(
+        "set, list or delete, not 'put'; usage: %mcp secret set NAME | list | delete NAME…"
+    )

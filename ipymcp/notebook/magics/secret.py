@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_HELP = """Keep secrets for servers: a definition says ${secret:NAME}, and nobody sees more.
+_HELP = """Keep secrets that definitions name as ${secret:NAME}.
 
     %mcp secret set github-token       asks for the value at a prompt; it never stands on a line
     %mcp secret list                   what there is, and where; no values
