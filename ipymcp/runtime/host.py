@@ -294,8 +294,13 @@ class Host:
             await self.loop.arun(session.awake())
 
     def browse(self, session: ServerSession) -> Catalog:
-        """What a server has, or had when it last ran; nothing is started."""
-        if session.client is None and not session.catalog.tools and not session.is_moving:
+        """What a server has, or had when it last ran; nothing is started. A disabled one has nothing."""
+        if (
+            session.state is not State.DISABLED
+            and session.client is None
+            and not session.catalog.tools
+            and not session.is_moving
+        ):
             session.remember(self.state.known.catalog(session.digest))
         return session.catalog
 

@@ -63,7 +63,7 @@ def test_there_are_two_read_only_modes(mode: bool | str) -> None:
 
 def test_another_read_only_mode_is_refused() -> None:
     assert refused(one, command="npx", read_only="yes") == (
-        "mcp.json: mcpServers.fs.read_only: expected true or false, got a string: 'yes'",
+        'mcp.json: mcpServers.fs.read_only: expected true or false, got "yes"',
         'write "read_only": true or "read_only": false, unquoted',
     )
 

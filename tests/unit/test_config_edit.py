@@ -353,7 +353,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
         ("runs in", str(home / "p"), "the folder of its file"),
         ("shadows", "mine", f"{own}: mcpServers.fs"),
     )
-    assert table.note == f"it is a project's, and not trusted: %mcp load {theirs} fs runs it"
+    assert table.note == "it does not run before you agreed to it: %mcp load fs asks"
     assert "t0k3n" not in repr(table) and "abc" not in repr(table)
 
 
