@@ -74,6 +74,7 @@ CONTENDERS = {
     for contender in (
         Contender("floor", "floor (asyncio, json)", "floor"),
         Contender("httpx", "bare httpx, msgspec", "bare_httpx", "httpx"),
+        Contender("aiohttp", "bare aiohttp, msgspec", "bare_aiohttp", "aiohttp", environment="peer-aiohttp"),
         Contender("ours", "ipymcp, in a cell", "kernel", "ipykernel"),
         Contender("script", "ipymcp, in a script", "ours", "ipymcp"),
         Contender("sdk", "official SDK", "sdk", "mcp", "mcp:Client", "sdk2"),

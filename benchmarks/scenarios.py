@@ -173,7 +173,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
         Scenario(
             "http-call",
             "one call over HTTP; ours synchronous from a cell, the others awaited in their own loop",
-            ("httpx", "ours", "sdk"),
+            ("httpx", "aiohttp", "ours", "sdk"),
             keeping(f"seq {calls // 2}"),
             ("wall_ms", "cpu_ms"),
             (Target("cpu_ms", 0.9, "sdk"), Target("cpu_ms", 1.15, "httpx")),
@@ -182,7 +182,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
         Scenario(
             "http-concurrent",
             "100 calls at once over HTTP",
-            ("httpx", "ours", "sdk"),
+            ("httpx", "aiohttp", "ours", "sdk"),
             keeping(f"concurrent {calls // 2} 100"),
             ("calls_per_s",),
             (Target("calls_per_s", 2, "sdk", at_least=True),),
@@ -191,7 +191,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
         Scenario(
             "http-10",
             "a text of 10 MB in a JSON answer over HTTP",
-            ("httpx", "ours", "sdk"),
+            ("httpx", "aiohttp", "ours", "sdk"),
             keeping("payload 10 text"),
             ("wall_ms",),
             (Target("wall_ms", 1.3, "httpx"), Target("stall_ms", 150)),
@@ -200,7 +200,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
         Scenario(
             "http-rows-10",
             "10 MB of structured rows in a JSON answer over HTTP, decoded",
-            ("httpx", "ours", "sdk"),
+            ("httpx", "aiohttp", "ours", "sdk"),
             keeping("payload 10 rows"),
             ("wall_ms",),
             (Target("wall_ms", 1.3, "httpx"), Target("stall_ms", 150)),

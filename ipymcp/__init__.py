@@ -51,7 +51,10 @@ if TYPE_CHECKING:
     from ipymcp.runtime.calls import Call
     from ipymcp.tools.connect import aconnect, connect
     from ipymcp.tools.face import Mcp
+    from ipymcp.tools.prompts import PromptResult
+    from ipymcp.tools.readings import ResourceResult
     from ipymcp.tools.results import ToolResult
+    from ipymcp.tools.subscription import Subscription
     from ipymcp.tools.tool import Tool
     from ipymcp.tools.toolset import Toolset
 
@@ -67,6 +70,9 @@ __all__ = [
     "Tool",
     "Toolset",
     "ToolResult",
+    "ResourceResult",
+    "PromptResult",
+    "Subscription",
     "Call",
     "errors",
     "McpError",
@@ -100,6 +106,9 @@ _HOMES = {
     "Tool": "ipymcp.tools.tool",
     "Toolset": "ipymcp.tools.toolset",
     "ToolResult": "ipymcp.tools.results",
+    "ResourceResult": "ipymcp.tools.readings",
+    "PromptResult": "ipymcp.tools.prompts",
+    "Subscription": "ipymcp.tools.subscription",
     "Call": "ipymcp.runtime.calls",
 }
 _lock = threading.Lock()

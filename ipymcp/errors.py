@@ -3,7 +3,7 @@
     McpError
     ├── ConfigError                      a file or a definition is wrong: mend it
     ├── UnknownName                      no such server or tool (also an AttributeError and a KeyError)
-    ├── PolicyError                      the tool is switched off: %mcp enable
+    ├── PolicyError                      the tool is switched off: %mcp enable; or its project is not trusted
     ├── LoopError                        called where waiting would deadlock, or in a forked child
     ├── ServerError                      the server cannot be used now: start it, or read its log
     │   ├── StartError                   it did not start (also the class of every reason below it)
@@ -137,7 +137,7 @@ class UnknownName(McpError, AttributeError, KeyError):
 
 
 class PolicyError(McpError):
-    """The tool or server is switched off in this notebook. The hint says how to switch it on."""
+    """The tool or server is switched off in this notebook, or not trusted. The hint says what to do."""
 
 
 class LoopError(McpError, RuntimeError):

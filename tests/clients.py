@@ -41,7 +41,7 @@ class NoWatch:
 
 @dataclass
 class Heard:
-    """What the server said of its own accord; `changed` is set by everything."""
+    """What the server said of its own accord."""
 
     changes: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     wishes: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
@@ -57,6 +57,8 @@ class Heard:
     def prompts_changed(self) -> None: ...
 
     def resource_updated(self, uri: str) -> None: ...
+
+    def subscriptions_lost(self) -> None: ...
 
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))

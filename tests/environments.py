@@ -121,6 +121,7 @@ ENVIRONMENTS = {
         Environment("server-time", ("mcp-server-time==2026.10.19",)),
         Environment("sdk1", ("mcp>=1.30,<2",)),
         Environment("sdk2", ("mcp>=2.3,<3", "mcp-types>=2.3,<3", "jsonschema>=4.23", "uvicorn>=0.30")),
+        Environment("peer-aiohttp", ("aiohttp>=3.10,<4", "msgspec>=0.21"), for_tests=False),
         Environment("peer-fastmcp", ("fastmcp>=4,<5",), for_tests=False),
         Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), for_tests=False),
         Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
@@ -211,6 +212,7 @@ _SERVERS = {
     "sdk1": lambda: _own(environment("sdk1").python, "sdk1_server.py"),
     "sdk2": lambda: _own(environment("sdk2").python, "sdk2_server.py"),
     "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),
+    "offering": lambda: _own(Path(sys.executable), "offering.py"),
     "demo": lambda: [sys.executable, "-m", "ipymcp.demo"],
 }
 

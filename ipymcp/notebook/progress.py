@@ -168,7 +168,7 @@ def _bar(call: Call[Any], *, ended: bool) -> tuple[str, str]:
         return name, escaped(name)
     done, total = progress.progress, progress.total
     share = min(max(done / total, 0.0), 1.0) if total else None
-    amount = f"{done:g}/{total:g}" if total else f"{done:g}"
+    amount = f"{done:g}/{total:g}" if total else f"{done:g}" + (" s" if call.task else "")
     message = (progress.message or "")[:80]
     words = " ".join(part for part in (amount, message) if part)
     filled = round(_BAR * share) if share is not None else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ipymcp.runtime.catalog import ToolEntry
 
@@ -34,9 +34,14 @@ def selects(patterns: Sequence[str], entry: ToolEntry) -> bool:
 
 
 class Filters:
-    """What the user switched off and on again in this notebook, in that order."""
+    """What the user switched off and on again in this notebook, in that order, after what definitions deny.
 
-    def __init__(self) -> None:
+    Args:
+        defined: Gives the rules by tool that a server's definition has: `allow`, `ask` or `deny`.
+    """
+
+    def __init__(self, defined: Callable[[str], Mapping[str, str]] = lambda _: {}) -> None:
+        self._defined = defined
         self._rules: tuple[tuple[str, bool], ...] = ()
 
     @property
@@ -51,9 +56,13 @@ class Filters:
 
     def forbidding(self, entry: ToolEntry) -> str | None:
         """The pattern that switches this tool off, if one does."""
-        if not self._rules:
+        defined = self._defined(entry.server)
+        if not self._rules and not defined:
             return None
         found = None
+        for pattern, rule in defined.items():
+            if fnmatchcase(entry.name, pattern):
+                found = f"{entry.server}.{pattern}" if rule == "deny" else None
         for pattern, allowed in self._rules:
             if is_named(entry, pattern):
                 found = None if allowed else pattern

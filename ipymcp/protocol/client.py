@@ -9,13 +9,12 @@ discover, subscriptions, input rounds).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
-from ipymcp.protocol import eras, wire
+from ipymcp.protocol import eras, questions, wire
 from ipymcp.protocol.background import Background
 from ipymcp.protocol.clocks import Clocks
 from ipymcp.protocol.continuations import Continuations
@@ -36,7 +35,9 @@ from ipymcp.protocol.tasks import Tasks, takes_tasks
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from msgspec import Raw
 
@@ -95,6 +96,8 @@ class Client:
         self.capabilities: dict[str, Any] = {}
         self.server_info: dict[str, Any] = {}
         self.instructions: str | None = None
+        self.tools_ttl: float | None = None
+        """Seconds for which the tools listed last are fresh, where the server says so."""
 
     @property
     def in_flight(self) -> int:
@@ -183,14 +186,22 @@ class Client:
             RpcError: The server refused.
             ConnectionLost: It went away.
         """
-        slot, future = self._open_request(method, body)
+        return (await self.exchange(method, body, timeout=timeout))[0]
+
+    async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
+        """As `request`; also whether it took input rounds, so that the answer depends on more than the question."""
+        slot, future = questions.put(self.ask, method, body)
         try:
             async with self._clocks.limit(slot, timeout):
-                return await future
+                return await future, slot.retry is not None
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
             self.give_up(slot, "the host stopped waiting")
+
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, none of the questions now in flight runs out of time; on the loop thread."""
+        return self._clocks.held(None)
 
     async def check(self, timeout: float) -> None:
         """Ask something cheap, to see that the server is there. Raises as `request` does."""
@@ -198,13 +209,10 @@ class Client:
 
     async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
         """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
-        tools = (await list_all(self, TOOLS, timeout=timeout)).items
+        tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        invalid = self._headers.learn(tools)
-        for name, reason in invalid.items():
-            self._listener.noise(f"the tool {name} left out: {reason}")
-        return [tool for tool in tools if tool.name not in invalid]
+        return self._headers.learn(tools, self._listener.noise)
 
     def call_tool(self, slot: Slot, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a call, from any thread. The slot hears of progress and of the outcome.
@@ -309,13 +317,13 @@ class Client:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
         body = wire.encode({"notifications": wanted})
-        listening = Listening(*self._open_request("subscriptions/listen", body), wanted)
+        listening = Listening(*questions.put(self.ask, "subscriptions/listen", body), wanted)
         self._listenings.add(listening, self.give_up)
         return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
-        slot, future = self._open_request(method, params)
+        slot, future = questions.put(self.ask, method, params)
 
         def over(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
@@ -325,21 +333,6 @@ class Client:
 
         future.add_done_callback(over)
         return future
-
-    def _open_request(self, method: str, body: bytes) -> tuple[Slot, asyncio.Future[Raw]]:
-        future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
-
-        def deliver(progress: wire.Progress | None) -> None:
-            if progress is not None or future.done():
-                return
-            if slot.error is not None:
-                future.set_exception(slot.error)
-            elif slot.result is not None:
-                future.set_result(slot.result)
-
-        slot = Slot(deliver)
-        self.ask(slot, method, body)
-        return slot, future
 
     def _send_request(self, slot: Slot, extra: bytes = b"") -> None:
         name, body = slot.name, slot.body

@@ -15,7 +15,7 @@ from ipymcp.protocol import eras, wire
 from ipymcp.protocol.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from msgspec import Raw
 
@@ -56,24 +56,29 @@ class Headers:
     def __init__(self) -> None:
         self._designated: dict[str, tuple[HeaderParameter, ...]] = {}
 
-    def learn(self, tools: list[wire.ToolDefinition]) -> dict[str, str]:
+    def learn(self, tools: list[wire.ToolDefinition], warn: Callable[[str], None]) -> list[wire.ToolDefinition]:
         """Read the annotations of all tools of the server.
 
+        Args:
+            tools: As listed.
+            warn: Told of each tool that must be left out, and why.
+
         Returns:
-            The names of the tools that must be left out, each with the reason.
+            The others.
         """
-        invalid: dict[str, str] = {}
+        valid: list[wire.ToolDefinition] = []
         designated: dict[str, tuple[HeaderParameter, ...]] = {}
         for tool in tools:
             try:
                 parameters = header_parameters(tool.inputSchema)
             except ValueError as error:
-                invalid[tool.name] = str(error)
+                warn(f"the tool {tool.name} left out: {error}")
                 continue
+            valid.append(tool)
             if parameters:
                 designated[tool.name] = parameters
         self._designated = designated
-        return invalid
+        return valid
 
     def of(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
         """The headers of one message.

@@ -94,12 +94,18 @@ class Reopening:
         try:
             await self._owner.shake_hands()
         except McpError as error:  # the next request tries again
-            what = f"the server forgot this session, and opening it anew failed: {error.message}"
-            for message in self._end(is_open=False):
-                self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=error.hint))
+            self._fail(error.message, error.hint)
+        except Exception as error:  # a fault of ours: nobody may wait for ever
+            self._fail(f"a fault of ipymcp: {error!r}", None)
+            raise
         else:
             for message in self._end(is_open=True):
                 self._owner.send_once_more(message)
+
+    def _fail(self, reason: str, hint: str | None) -> None:
+        what = f"the server forgot this session, and opening it anew failed: {reason}"
+        for message in self._end(is_open=False):
+            self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=hint))
 
     def _end(self, *, is_open: bool) -> list[Message]:
         with self._lock:

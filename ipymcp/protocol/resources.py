@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Read", "complete", "get_prompt", "read_resource", "subscribe", "unsubscribe"]
 
+_UNDECLARED = "2024-11-05"
+"""The last revision in which a server completes without declaring that it does."""
+
 
 class Read(NamedTuple):
     """A resource as it was read."""
@@ -27,7 +30,7 @@ class Read(NamedTuple):
     raw: Raw
     """The JSON of the `result` object of `resources/read`."""
     ttl: float
-    """Seconds for which it is fresh; 0 where the server does not say."""
+    """Seconds for which it is fresh; 0 where the server does not say, or asked for input first."""
 
 
 async def read_resource(client: Client, uri: str, *, timeout: float | None) -> Read:
@@ -37,9 +40,9 @@ async def read_resource(client: Client, uri: str, *, timeout: float | None) -> R
         ProtocolError: The answer is none.
         McpError: As `Client.request`.
     """
-    raw = await client.request("resources/read", wire.encode({"uri": uri}), timeout=timeout)
+    raw, is_for_us_alone = await client.exchange("resources/read", wire.encode({"uri": uri}), timeout=timeout)
     result = shaped(raw, wire.ReadResourceResult, "resources/read")
-    return Read(raw, max(0.0, (result.ttlMs or 0.0) / 1000))
+    return Read(raw, 0.0 if is_for_us_alone else max(0.0, (result.ttlMs or 0.0) / 1000))
 
 
 async def get_prompt(client: Client, name: str, arguments: Mapping[str, str], *, timeout: float | None) -> Raw:
@@ -77,7 +80,7 @@ async def complete(
     Raises:
         McpError: As `Client.request`.
     """
-    if "completions" not in client.capabilities:
+    if "completions" not in client.capabilities and client.era.version > _UNDECLARED:
         return []
     body: dict[str, Any] = {"ref": reference, "argument": {"name": argument, "value": typed}}
     if others and client.era.version >= "2025-06-18":

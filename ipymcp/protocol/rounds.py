@@ -135,6 +135,9 @@ class Rounds:
                 retry.work = None
         except McpError as error:
             self._asker.fail(slot, error)
+        except Exception as error:  # a fault of ours: nobody may wait for ever
+            self._asker.fail(slot, CallError(f"failed by a fault of ipymcp: {error!r}"))
+            raise
 
     async def answers_to(self, slot: Slot, requests: Mapping[str, Raw]) -> dict[str, Raw]:
         """The answers to what a server asks for, by key.

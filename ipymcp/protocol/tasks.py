@@ -183,6 +183,8 @@ class Tasks:
             self._asker.fail(slot, error)
         except McpError as error:
             self._asker.fail(slot, error)
+            if watch.refused:  # the task would wait for ever
+                await self._cancel(identifier)
         except asyncio.CancelledError:
             if identifier not in self._left:
                 self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{slot.id}")
@@ -214,6 +216,8 @@ class _Watch:
         self._work: dict[str, asyncio.Task[Any]] = {}
         """What is being answered, by the key of the request; or the result that is waited for."""
         self._asked: set[str] = set()
+        self.refused = False
+        """Whether it asked for what it does not get."""
 
     def close(self) -> None:
         """Leave nothing running."""
@@ -287,9 +291,8 @@ class _Watch:
     async def _gather(self, identifier: str, requests: Mapping[str, Raw]) -> None:
         try:
             responses = await self._rounds.answers_to(self._slot, requests)
-        except CallError:  # it would wait for ever
-            with contextlib.suppress(McpError):
-                await self._asker.request("tasks/cancel", wire.encode({"taskId": identifier}), timeout=_PATIENCE)
+        except CallError:
+            self.refused = True
             raise
         body = wire.encode({"taskId": identifier, "inputResponses": responses})
         await self._asker.request("tasks/update", body, timeout=_PATIENCE)

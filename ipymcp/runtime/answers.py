@@ -15,6 +15,7 @@ from ipymcp.runtime.nested import run_nested
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.nested import NestedMode
@@ -38,8 +39,8 @@ class Answers:
         """Answers a server that asks for a model's words; without one, sampling is not declared."""
         self.elicitation: Callable[[Any], Any] | None = None
         """Answers a server's questions instead of the user."""
-        self.roots: list[dict[str, str]] = [as_root(folder)]
-        """The folders servers may look at, as the protocol has them."""
+        self._default = [as_root(folder)]
+        self._roots: list[dict[str, str]] | None = None
         self.nested_loop: NestedMode = "off"
         """Where the user's coroutines run: on a loop of ours, or on the caller's, nested where that is blocked."""
 
@@ -77,13 +78,41 @@ class Answers:
     async def _on_handlers(self, coroutine: Any) -> Any:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._handlers.loop))
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
-        """Other folders than before.
+    @property
+    def roots(self) -> list[dict[str, str]]:
+        """The folders servers may look at, as the protocol has them."""
+        return self._default if self._roots is None else self._roots
+
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+        """Other folders than before; None for the usual ones.
 
         Raises:
             ConfigError: One is no folder or `file://` address.
         """
-        self.roots = [as_root(root) for root in roots]
+        self._roots = None if roots is None else [as_root(root) for root in roots]
+
+    def roots_for(self, definition: ServerDefinition, folder: str) -> list[dict[str, str]]:
+        """The folders one server is told of: those the user set; else those its own command names; else the notebook's.
+
+        A server that is started on some folders takes the roots in their place (server-filesystem does): told of
+        another, it would refuse what it was started for.
+
+        Args:
+            definition: Of the server.
+            folder: Where it runs.
+        """
+        if self._roots is not None:
+            return self._roots
+        named = [path for argument in definition.args if (path := _folder(argument, folder))]
+        return [as_root(path) for path in named] or self._default
+
+
+def _folder(argument: str, base: str) -> str | None:
+    """The folder that an argument of a command names, if it is one and looks it."""
+    if os.sep not in argument and argument not in (".", ".."):
+        return None
+    path = os.path.join(base, os.path.expanduser(argument))
+    return os.path.normpath(path) if os.path.isdir(path) else None
 
 
 def as_root(root: str | os.PathLike[str] | Mapping[str, str]) -> dict[str, str]:

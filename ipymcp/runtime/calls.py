@@ -7,9 +7,8 @@ import contextlib
 import contextvars
 import inspect
 import time
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
 from ipymcp.protocol.rpc import Slot
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.tasks import TaskState
     from ipymcp.protocol.wire import Progress
-    from ipymcp.runtime.answers import Answers
-    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.calling import CallOptions, CallServices
     from ipymcp.runtime.server import ServerSession
 
-__all__ = ["Call", "CallOptions", "CallServices", "Presenter", "TaskCall"]
+__all__ = ["Call"]
 
 T = TypeVar("T")
 MAX_QUEUED = 64_000_000
@@ -40,57 +38,6 @@ _OWING_POLL = 0.25
 _MISSED = 3
 """Questions about a task that may go unanswered before it is given up."""
 _INTERRUPTED = "the user interrupted it"
-
-
-class Presenter(Protocol):
-    """Shows the user a call that takes long. Called where the caller waits."""
-
-    def progress(self, call: Call[Any]) -> None:
-        """The call reported progress."""
-        ...
-
-    def finished(self, call: Call[Any]) -> None:
-        """A call that had reported progress is over."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How one call is made.
-
-    Attributes:
-        timeout: Seconds without progress after which it is given up.
-        max_timeout: Seconds after which it is given up, progress or not.
-        on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on its own loop.
-        as_task: Whether to ask for a task, of a server of the handshake era.
-    """
-
-    timeout: float = 30.0
-    max_timeout: float = 600.0
-    on_progress: Callable[[Progress], Any] | None = None
-    as_task: bool = False
-
-    def changed(
-        self, timeout: float | None, on_progress: Callable[[Progress], Any] | None, as_task: bool | None = None
-    ) -> CallOptions:
-        """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
-        options = self
-        if timeout is not None:
-            options = replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
-        if as_task is not None:
-            options = replace(options, as_task=as_task)
-        return options if on_progress is None else replace(options, on_progress=on_progress)
-
-
-@dataclass(slots=True)
-class CallServices:
-    """What all calls of a host share."""
-
-    loop: BackgroundLoop
-    handlers: BackgroundLoop
-    running: dict[int, Call[Any]]
-    answers: Answers
-    presenter: Presenter | None = None
 
 
 class Call(Generic[T]):
@@ -480,32 +427,6 @@ class Call(Generic[T]):
         presenter = self._services.presenter
         if presenter is not None and self.progress is not None:
             presenter.finished(self)
-
-
-class TaskCall(Call[T]):
-    """A task that is followed again, by its id.
-
-    Args:
-        task: The id. The rest is as for a call.
-    """
-
-    __slots__ = ("_task",)
-
-    def __init__(
-        self,
-        task: str,
-        number: int,
-        session: ServerSession,
-        tool: str,
-        options: CallOptions,
-        convert: Callable[[Raw], T],
-        services: CallServices,
-    ) -> None:
-        super().__init__(number, session, tool, b"", options, convert, services)
-        self._task = task
-
-    def _send(self, client: Client) -> None:
-        client.pick_up(self._slot, self._task)
 
 
 def _left(call: Call[Any], task: str) -> CallCancelled:

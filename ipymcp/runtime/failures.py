@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ipymcp.errors import (
     AuthError,
@@ -18,14 +19,17 @@ from ipymcp.errors import (
     ServerError,
     StartError,
 )
+from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.environment import forgotten_variable
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["explain", "is_worth_retrying", "start_failure", "untrusted"]
+__all__ = ["explain", "is_web_address", "is_worth_retrying", "start_failure", "untrusted"]
 
 _TOO_MANY = 429
+_VISIT_FIRST = -32042
+"""The call needs the user to have been at an address (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
 
 
 def start_failure(error: McpError, definition: ServerDefinition) -> McpError:
@@ -66,6 +70,8 @@ def explain(
         exit_code: Of its process, where that has ended.
     """
     error.server = error.server or definition.name
+    if isinstance(error, RpcError) and error.code == _VISIT_FIRST and error.hint is None:
+        _name_addresses(error)
     if not isinstance(error, ServerError) or isinstance(error, CommandNotFound) or error.stderr:
         return error
     error.stderr = last_words
@@ -75,6 +81,25 @@ def explain(
     if error.hint is None:
         error.hint = _hint(error, definition)
     return error
+
+
+def _name_addresses(error: RpcError) -> None:
+    """Say where to go, in full and with the domain; going there is the user's to do, and so is calling again."""
+    asked = error.data.get("elicitations") if is_object(error.data) else None
+    urls = [each.get("url") for each in asked if is_object(each)] if is_array(asked) else []
+    shown = [f"{url} (at {urlsplit(url).hostname})" for url in urls if isinstance(url, str) and is_web_address(url)]
+    if shown:
+        error.message = f"{error.message.rstrip('.')}: visit {' and '.join(shown)}"
+        error.hint = "then call it again"
+
+
+def is_web_address(url: str) -> bool:
+    """Whether a user may be asked to visit it: what a browser opens, with nothing in it that hides the rest."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+    except ValueError:
+        return False
 
 
 def _hint(error: ServerError, definition: ServerDefinition) -> str:

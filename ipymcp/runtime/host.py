@@ -18,7 +18,8 @@ from ipymcp.config.watch import Discovery
 from ipymcp.errors import CallError, ConnectionLost, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
-from ipymcp.runtime.calls import Call, CallOptions, CallServices, Presenter, TaskCall
+from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
+from ipymcp.runtime.calls import Call
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
@@ -27,6 +28,7 @@ from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
+from ipymcp.runtime.task_calls import TaskCall
 from ipymcp.runtime.values import NoSecrets
 from ipymcp.version import __version__
 
@@ -63,6 +65,7 @@ class Host:
         self.folder = os.path.abspath(folder or os.getcwd())
         self.discovery = Discovery(self.folder)
         """The servers that files in the user's and the project's folders define."""
+        self._agreed: set[str] = set()
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
         self.events = Events()
@@ -95,7 +98,11 @@ class Host:
 
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run: not one of a project's file, which nobody has agreed to."""
-        return definition.source.scope in self.RUN_UNASKED
+        return definition.source.scope in self.RUN_UNASKED or definition.digest() in self._agreed
+
+    def agree(self, definition: ServerDefinition) -> None:
+        """The user has agreed to run this definition, as it is now, in this kernel."""
+        self._agreed.add(definition.digest())
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
@@ -155,8 +162,8 @@ class Host:
             await old.stop()
         return session
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
-        """Have servers told of other folders, from any thread.
+    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+        """Have servers told of other folders, or with None of the usual ones, from any thread.
 
         Raises:
             ConfigError: One is no folder or `file://` address.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from ipymcp.protocol.client import Client
+from ipymcp.protocol.subscriptions import announces
 from ipymcp.runtime.offers import Offers
 from ipymcp.runtime.responder import SessionResponder
 
@@ -35,6 +37,7 @@ class Link:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the reason."""
         self.tools_dirty = asyncio.Event()
+        self.tools_stale_at = float("inf")
         self.check_soon = asyncio.Event()
         """Something happened that makes the next look at the server due sooner."""
         self.subscription: Listening | None = None
@@ -46,6 +49,12 @@ class Link:
     def tools_changed(self) -> None:
         """The tools are to be listed again."""
         self.tools_dirty.set()
+
+    def tools_listed(self) -> None:
+        """They were: they are fresh for the time that the server gave, or until it says that they changed."""
+        ttl = self.client.tools_ttl
+        says = announces(self.client.capabilities, "tools")
+        self.tools_stale_at = time.monotonic() + ttl if ttl and not says else float("inf")
 
     def resources_changed(self) -> None:
         """The resources and templates are stale."""

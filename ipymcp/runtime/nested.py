@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ipymcp.errors import LoopError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sized
 
 __all__ = ["NestedMode", "is_harmfully_patched", "run_nested"]
 
@@ -37,7 +37,14 @@ def run_nested(coroutine: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         coroutine.close()
         raise
-    return loop.run_until_complete(coroutine)
+    ready: Sized = getattr(loop, "_ready", ())
+    before = len(ready)
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        # A turn of the loop that began before the patch pops as many handles as there were; the nested run took some.
+        for _ in range(before - len(ready)):
+            loop.call_soon(_nothing)
 
 
 def is_harmfully_patched() -> bool:
@@ -78,3 +85,6 @@ def _kernel_is_new() -> bool:
     """Whether this is ipykernel 7 or newer."""
     ipykernel: Any = sys.modules.get("ipykernel")
     return ipykernel is not None and int(str(getattr(ipykernel, "__version__", "0")).split(".")[0]) >= 7
+
+
+def _nothing() -> None: ...

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ipymcp.errors import RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.runtime.failures import is_web_address
+from ipymcp.runtime.folders import folder_of
 from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion, UrlQuestion
 from ipymcp.runtime.reach import login_extension
 
@@ -71,7 +72,9 @@ class SessionResponder:
             for waiting in owed:
                 clocks.enter_context(waiting.owing())
             if method == "roots/list":
-                return {"roots": self._services.answers.roots}
+                definition = self._session.expanded
+                folder = folder_of(definition, self._services.folder)
+                return {"roots": self._services.answers.roots_for(definition, folder)}
             if method == "elicitation/create":
                 return _as_result(await self._elicit(params, call))
             if method == "sampling/createMessage":
@@ -90,7 +93,7 @@ class SessionResponder:
         message, tool = str(params.get("message") or ""), call.tool if call else None
         if params.get("mode") == "url":
             visited = UrlQuestion(self._session.name, tool, message, str(params.get("url") or ""))
-            if not _is_web_address(visited.url):
+            if not is_web_address(visited.url):
                 return self._noted(Answer("decline", note=f"asked to visit what is no web address: {visited.url!r}"))
             return await self._ask(visited, lambda desk: desk.visit(visited), call)
         schema = params.get("requestedSchema")
@@ -174,11 +177,3 @@ def _as_message(given: object) -> dict[str, Any]:
     if is_object(given) and "type" in given:
         return {**message, "content": given}
     return {**message, "content": {"type": "text", "text": str(given)}}
-
-
-def _is_web_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
-    except ValueError:
-        return False

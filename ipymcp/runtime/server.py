@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped
 from ipymcp.runtime import catalog as catalogs
-from ipymcp.runtime.calls import CallOptions
+from ipymcp.runtime.calling import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure, untrusted
 from ipymcp.runtime.health import check, watch_health
@@ -56,6 +56,8 @@ class ServerSession:
 
     def __init__(self, definition: ServerDefinition, services: Services) -> None:
         self.definition = definition
+        self.expanded = definition
+        """With the values that variables had at its last start."""
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY
@@ -178,6 +180,8 @@ class ServerSession:
                 f"cannot be reached since {since}", server=self.name, hint="it is looked for; %mcp shows"
             )
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
+        if self.state is State.RESTARTING:
+            raise ConnectionLost("is restarting", server=self.name, hint=hint)
         raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
 
     @property
@@ -195,6 +199,13 @@ class ServerSession:
     def timing(self) -> Timing:
         """How patient the host is."""
         return self._services.timing
+
+    def look_at_tools(self) -> None:
+        """Somebody looks at its tools: once the time that it gave for them has passed, they are listed again."""
+        link = self._link
+        if self.client is not None and link is not None and time.monotonic() >= link.tools_stale_at:
+            link.tools_stale_at = float("inf")
+            self._services.loop.call(link.tools_dirty.set)
 
     def emit(self, event: Event) -> None:
         """Tell the host's subscribers."""
@@ -335,6 +346,8 @@ class ServerSession:
 
     def adopt(self, definitions: list[ToolDefinition]) -> None:
         """These are its tools now."""
+        if self._link is not None:
+            self._link.tools_listed()
         old = self.catalog
         new = old.with_tools(self.name, definitions, lambda text: self.log.add("host", "warning", text))
         if new == old:
@@ -407,6 +420,8 @@ class ServerSession:
                 for call in list(self._services.running.values()):
                     if call.session is self:
                         clocks.enter_context(call.owing())
+                if self._link is not None:
+                    clocks.enter_context(self._link.client.held())
                 if self.start_under_way is not None:
                     await clocks.enter_async_context(self.start_under_way.paused())
                 yield

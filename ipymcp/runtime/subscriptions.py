@@ -252,8 +252,8 @@ class Subscriptions:
             watched.is_reading = False
 
     def _say(self, watched: _Watched, error: McpError) -> None:
-        self._session.log.add("host", "warning", f"{watched.uri}, subscribed to: {error.message}")
         _tell(watched, error)
+        self._session.log.add("host", "warning", f"{watched.uri}, subscribed to: {error.message}")
 
 
 def _tell(watched: _Watched, news: Raw | McpError) -> None:

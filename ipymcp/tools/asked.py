@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.files import from_mapping, read
 from ipymcp.errors import ConfigError, UnknownName
+from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.runtime.names import identifier, nearest
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     Raises:
         ConfigError: The address is none.
     """
+    parse_address(url)
     if name is None:
         host = urlsplit(url).hostname or ""
         labels = host.split(".")

@@ -71,7 +71,9 @@ def add(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> P
         servers[name] = _changed({}, values)
         _check(name, document, source)
 
-    return _edit(file, alter, host, project)
+    _edit(file, alter, host, project)
+    _agree(name, file, host)
+    return file
 
 
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
@@ -81,13 +83,17 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         ConfigError: ipymcp's own files do not define it, it would be wrong, or the file cannot be written.
     """
     file, source = _holder(name, host, project)
+    before = host.discovery.read().definitions.get(name)
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
         servers[name] = _changed(_entry(name, servers, file), values)
         _check(name, document, source)
 
-    return _edit(file, alter, host, source.scope == "project")
+    _edit(file, alter, host, source.scope == "project")
+    if before is not None and host.trusts(before):  # else there is more in it than the user typed
+        _agree(name, file, host)
+    return file
 
 
 def remove(name: str, host: Host, *, project: bool) -> Path:
@@ -215,6 +221,13 @@ def _edit(file: Path, alter: Any, host: Host, project: bool) -> Path:
     edit(file, alter, private=not project)
     host.discovery.read()  # we know that it has changed
     return file
+
+
+def _agree(name: str, file: Path, host: Host) -> None:
+    """What the user typed into a project's file may run."""
+    definition = host.discovery.read().definitions.get(name)
+    if definition is not None and definition.source.file == str(file):
+        host.agree(definition)
 
 
 def _decoded(text: str) -> Any:

@@ -48,8 +48,12 @@ class Mcp(Live):
     def __init__(self, host: Host) -> None:
         self._host = host
         host.desk.interaction = Prompts()
-        self._filters = Filters()
+        self._filters = Filters(self._defined_rules)
         self._factory = ToolFactory(host, self._filters.check)
+
+    def _defined_rules(self, server: str) -> Mapping[str, str]:
+        session = self._host.sessions.get(server)
+        return session.definition.tools if session is not None else {}
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -140,11 +144,14 @@ class Mcp(Live):
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The folders servers are told they may look at; the notebook's, unless set: `mcp.roots = ["data", "/tmp"]`."""
+        """The folders servers are told they may look at: `mcp.roots = ["data", "/tmp"]`.
+
+        Unless set, or with None again, the notebook's; for a server whose command names folders those instead.
+        """
         return [dict(root) for root in self._host.answers.roots]
 
     @roots.setter
-    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]]) -> None:
+    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
         self._host.set_roots(roots)
 
     def _told(self, what: str, untold: list[str]) -> None:

@@ -230,7 +230,8 @@ class AllResources(Live):
     Patterns are globs over the server, `server.uri`, the URI and the name; the last that matches decides, `!` denies.
     """
 
-    COLUMNS = ("server", *_COLUMNS)
+    COLUMNS = ("resource", "server", "name", "type", "description")
+    """The URI first: people copy it, and a terminal cuts that column last."""
 
     def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
         self._host = host
@@ -255,7 +256,7 @@ class AllResources(Live):
         """One row a resource or template."""
         catalogs, notes = look_at_all(self._host, "resources", "templates")
         rows = [
-            (session.name, *row)
+            (row[0], session.name, *row[1:])
             for session, catalog in catalogs
             for row in _rows(catalog)
             if self._selects(session.name, row[0], row[1])

@@ -85,6 +85,7 @@ class ServerTools(Live):
 
     def _table(self) -> Table:
         session, factory, filters = self._session(), self._mcp._factory, self._mcp._filters
+        session.look_at_tools()
         note = f"{self._name} is {session.state.value}" if session.client is None else ""
         entries = session.catalog.tools.values() if session.client is not None else ()
         shown = [entry for entry in entries if filters.forbidding(entry) is None]
@@ -109,7 +110,7 @@ class Server(Live):
 
     @property
     def state(self) -> str:
-        """`disabled`, `stopped`, `starting`, `ready`, `restarting`, `needs_auth`, `unreachable` or `error`."""
+        """Such as `stopped`, `starting`, `ready` or `error`; the reference lists them all."""
         return self._session.state.value
 
     @property

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.wire import Progress
-    from ipymcp.runtime.calls import Call, CallOptions
+    from ipymcp.runtime.calling import CallOptions
+    from ipymcp.runtime.calls import Call
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession

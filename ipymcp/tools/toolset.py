@@ -91,6 +91,8 @@ class Toolset(Live):
     def table(self) -> Table:
         """One row a tool."""
         sessions = self._host.sessions.values()
+        for session in sessions:
+            session.look_at_tools()
         moving = [f"{session.name} is {session.state.value}" for session in sessions if session.state.is_moving]
         entries = self.entries
         empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]

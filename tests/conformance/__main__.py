@@ -85,7 +85,8 @@ class Suite:
             str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"),
         )
         self._results = results
-        self._client = shlex.join((sys.executable, str(ROOT / "tests" / "conformance" / "client.py")))
+        client = shlex.join((sys.executable, str(ROOT / "tests" / "conformance" / "client.py")))
+        self._client = f"exec {client}"  # in place of the shell, so that the suite can end it
         self._environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def scored(self, revision: str) -> list[Scenario]:

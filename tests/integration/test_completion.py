@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,12 +12,21 @@ from tests.integration.notebooks import done, opened
 from tests.kernels import Kernel
 
 TOOLS = ["query", "plot", "slow", "fail", "echo"]
+CSV, BIRDS = "demo://penguins.csv", "demo://penguins/{species}"
+URIS = [CSV, "demo://notes.md", BIRDS]
+SPECIES, TONES = ["Adelie", "Chinstrap", "Gentoo"], ["plain", "playful"]
+SALES = ["David", "Eve", "Frank"]
 
 
 @pytest.fixture(scope="module")
 def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     misbehaving = server_command("misbehaving")
-    servers = {"sdk": server_command("sdk2"), "a.b": misbehaving, "load": misbehaving}
+    servers = {
+        "sdk": server_command("sdk2"),
+        "a.b": misbehaving,
+        "load": misbehaving,
+        "all": server_command("everything"),
+    }
     with opened(kernel_name, tmp_path_factory.mktemp("completion"), servers) as kernel:
         (kernel.folder / "servers").mkdir()
         (kernel.folder / "servers" / "own.json").write_text("{}")
@@ -40,9 +50,9 @@ def accepted(kernel: Kernel, code: str) -> list[str]:
     ("typed", "becomes"),
     [
         ("mcp.d", ["mcp.demo", "mcp.disable"]),
-        ("mcp.demo.", [f"mcp.demo.{tool}" for tool in sorted(TOOLS)]),
+        ("mcp.demo.", [f"mcp.demo.{word}" for word in [*sorted(TOOLS), "prompts", "resources"]]),
         ("x = 1\ny = [mcp.demo.q", ["x = 1\ny = [mcp.demo.query"]),
-        ('mcp["', ['mcp["demo', 'mcp["sdk', 'mcp["a.b', 'mcp["load']),
+        ('mcp["', ['mcp["demo', 'mcp["sdk', 'mcp["a.b', 'mcp["load', 'mcp["all']),
         ("mcp['a.b'].ec", ["mcp['a.b'].echo"]),
         ("mcp.load_.ec", ["mcp.load_.echo"]),
         ("mcp.load.", ["mcp.load.aio"]),
@@ -60,7 +70,7 @@ def accepted(kernel: Kernel, code: str) -> list[str]:
         ("mcp.demo.echo(a(b, c=3)).d", ["mcp.demo.echo(a(b, c=3)).data", "mcp.demo.echo(a(b, c=3)).df"]),
         ("mcp.demo.slow.submit(seconds=3).ca", ["mcp.demo.slow.submit(seconds=3).cancel"]),
         ("%mcp lo", ["%mcp load ", "%mcp logs "]),
-        ("%mcp call ", ["%mcp call demo.", "%mcp call sdk.", "%mcp call a.b.", "%mcp call load."]),
+        ("%mcp call ", ["%mcp call demo.", "%mcp call sdk.", "%mcp call a.b.", "%mcp call load.", "%mcp call all."]),
         ("%mcp call demo.", [f"%mcp call demo.{tool}" for tool in TOOLS]),
         ("%mcp call a.b.ec", ["%mcp call a.b.echo"]),
         ("x = %mcp call demo.pl", ["x = %mcp call demo.plot"]),
@@ -79,6 +89,40 @@ def accepted(kernel: Kernel, code: str) -> list[str]:
         ("%mcp tools !de", ["%mcp tools !demo."]),
         ("%mcp tools demo.*", ["%mcp tools demo.*"]),
         ("%mcp help lo", ["%mcp help load", "%mcp help logs"]),
+        ("mcp.demo.res", ["mcp.demo.resources"]),
+        ("mcp.demo.resources.t", ["mcp.demo.resources.table", "mcp.demo.resources.templates"]),
+        ('mcp.demo.resources["', [f'mcp.demo.resources["{uri}' for uri in URIS]),
+        (f"mcp.demo.resources['{CSV}'].r", [f"mcp.demo.resources['{CSV}'].read"]),
+        (f"mcp.demo.resources['{CSV}'].read().d", [f"mcp.demo.resources['{CSV}'].read().{w}" for w in ("data", "df")]),
+        (f"mcp.demo.resources['{BIRDS}'](", [f"mcp.demo.resources['{BIRDS}'](species="]),
+        (f"mcp.demo.resources['{BIRDS}'](species=", [f"mcp.demo.resources['{BIRDS}'](species={s!r}" for s in SPECIES]),
+        (f"mcp.demo.resources['{BIRDS}']('G", [f"mcp.demo.resources['{BIRDS}']('Gentoo"]),
+        (f"mcp.demo.resources['{BIRDS}']('Gentoo').r", [f"mcp.demo.resources['{BIRDS}']('Gentoo').read"]),
+        ("mcp.demo.prompts.de", ["mcp.demo.prompts.describe"]),
+        ("mcp.demo.prompts['", ["mcp.demo.prompts['describe"]),
+        ("mcp.demo.prompts.describe('A", ["mcp.demo.prompts.describe('Adelie"]),
+        (
+            "mcp.demo.prompts.describe('Adelie', tone='pl",
+            [f"mcp.demo.prompts.describe('Adelie', tone='{t}" for t in TONES],
+        ),
+        ("await mcp.demo.prompts.describe.aio(sp", ["await mcp.demo.prompts.describe.aio(species="]),
+        ("mcp.demo.prompts.describe('Adelie').me", ["mcp.demo.prompts.describe('Adelie').messages"]),
+        (
+            "mcp.all.prompts.completable_prompt('Sales', name='",
+            [f"mcp.all.prompts.completable_prompt('Sales', name='{name}" for name in SALES],
+        ),
+        ("%mcp resources de", ["%mcp resources demo"]),
+        ("%mcp read de", ["%mcp read demo"]),
+        ("r = %mcp read demo demo://n", ["r = %mcp read demo demo://notes.md"]),
+        (f"%mcp read demo {BIRDS} ", [f"%mcp read demo {BIRDS} species="]),
+        (f"%mcp subscribe demo {BIRDS} species=g", [f"%mcp subscribe demo {BIRDS} species=Gentoo"]),
+        ("%mcp prompt de", ["%mcp prompt demo."]),
+        ("%mcp prompt demo.", ["%mcp prompt demo.describe"]),
+        ("%mcp prompt demo.describe species=Adelie to", ["%mcp prompt demo.describe species=Adelie tone="]),
+        (
+            "%mcp prompt all.completable-prompt department=Sales name=",
+            [f"%mcp prompt all.completable-prompt department=Sales name={name}" for name in SALES],
+        ),
     ],
 )
 def test_accepting_a_completion_gives_what_was_meant(either: Kernel, typed: str, becomes: list[str]) -> None:
@@ -137,3 +181,13 @@ def test_new_tools_are_offered_as_soon_as_the_server_has_them(kernel: Kernel) ->
     )
     assert accepted(kernel, "mcp.sdk.brand") == ["mcp.sdk.brand_new"]
     assert accepted(kernel, "%mcp call sdk.brand") == ["%mcp call sdk.brand_new"]
+
+
+def test_a_server_that_suggests_nothing_in_time_holds_tab_up_for_a_second_at_most(kernel: Kernel) -> None:
+    slow = " ".join(server_command("offering", "mute=completion/complete,prompts/list"))
+    done(kernel, f"%mcp load mute -- {slow};")
+    began = time.monotonic()
+    kernel.complete("mcp.mute.resources['note://{name}'](name='")
+    assert kernel.complete("mcp.mute.prompts.").matches == ["df", "table"]
+    assert time.monotonic() - began < 5  # a second each, and a loaded machine
+    done(kernel, "%mcp unload mute;")

@@ -17,8 +17,8 @@ from tests.kernels import KERNELS, Cell, Kernel, Outcome
 
 every_kernel = pytest.mark.kernels(*KERNELS)
 SERVERS = ROOT / "tests" / "servers"
-WITHIN = 0.5
-"""Seconds from an interrupt to its effect."""
+WITHIN = 1.5
+"""Seconds from an interrupt to the end of its cell, the traceback drawn."""
 
 
 def asks(number: int) -> str:
@@ -32,6 +32,7 @@ def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         setup = f"%load_ext ipymcp\nimport asyncio, threading\n%mcp load old -- {asks(1)}\n%mcp load new -- {asks(2)}"
         outcome = kernel.run(setup)
         assert outcome.status == "ok", outcome
+        kernel.run("1 / 0")  # the first traceback takes its time: what draws it is imported
         yield kernel
 
 
@@ -149,7 +150,7 @@ def test_a_submitted_call_asks_where_its_result_is_waited_for(shared: Kernel) ->
 def test_an_interrupt_at_the_prompt_of_a_sync_call_ends_it(shared: Kernel, server: str) -> None:
     name, seconds = interrupted(shared, at_prompt(shared, f"mcp.{server}.ask_form()"))
     assert name == "KeyboardInterrupt"
-    assert seconds < WITHIN + 1
+    assert seconds < WITHIN
     assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
 
 
@@ -158,7 +159,7 @@ def test_an_interrupt_at_the_prompt_of_a_sync_call_ends_it(shared: Kernel, serve
 def test_an_interrupt_at_the_prompt_of_an_awaited_call_ends_it(shared: Kernel, server: str) -> None:
     name, seconds = interrupted(shared, at_prompt(shared, f"await mcp.{server}.ask_form.aio()"))
     assert name in ("CancelledError", "KeyboardInterrupt")
-    assert seconds < WITHIN + 1
+    assert seconds < WITHIN
     assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
 
 

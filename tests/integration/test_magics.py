@@ -20,6 +20,7 @@ from tests.integration.notebooks import done, error, opened, text
 from tests.kernels import Kernel
 
 MISBEHAVING = server_command("misbehaving")
+CSV, NOTES, BIRDS = "demo://penguins.csv", "demo://notes.md", "demo://penguins/{species}"
 DREAM = """%%mcp call demo.query
 {"table": "penguins", "where": "island = 'Dream'", "limit": n}"""
 
@@ -259,7 +260,6 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
     [
         ("%mcp load --no-wiat demo", "there is no option --no-wiat; did you mean --no-wait?"),
         ("%mcp load --era new demo", "--era is one of auto, legacy, modern, not 'new'"),
-        ("%mcp load", "what to load? demo, a config file, or NAME -- COMMAND ARG…"),
         ("%mcp load x --", "there is no command after --"),
         ("%mcp call", "which tool? usage: %mcp call [--timeout S] SERVER.TOOL key=value … | {json}"),
         ("%mcp call demo.echo hello", "hello is not key=value"),
@@ -387,3 +387,83 @@ def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: 
         "  the tool's own message; .result has all of it · in: %mcp call demo.fail message=oops",
     ]
     assert notebook.cells[2].outputs == []
+
+
+def test_resources_are_listed_read_and_subscribed_to(kernel: Kernel) -> None:
+    title, names, *rows = text(kernel, "%mcp resources demo").splitlines()
+    assert (title, names.split()) == ("MCP resources", ["resource", "server", "name", "type", "description"])
+    assert [row.split()[:2] for row in rows] == [[uri, "demo"] for uri in (CSV, NOTES, BIRDS)]
+    assert text(kernel, "%mcp resources *.csv").count("demo://") == 1
+    assert text(kernel, "r = %mcp read demo demo://penguins.csv\nlen(r.df)") == "42"
+    assert "# Penguins" in done(kernel, "%mcp read demo notes.md").result["text/markdown"]
+    assert text(kernel, f"s = 'Gentoo'\nr = %mcp read demo {BIRDS} species=$s\nr.data[0]['species']") == "'Gentoo'"
+    assert text(kernel, f"%mcp read demo {BIRDS} species={{s}}").startswith(
+        "ResourceResult demo demo://penguins/Gentoo:"
+    )
+    uri = "demo://resource/static/document/startup.md"
+    assert text(kernel, f"%mcp subscribe everything {uri}") == f"Subscription everything {uri}, updated 0 times"
+
+
+def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kernel) -> None:
+    assert text(kernel, "%mcp prompts demo").splitlines()[2].startswith("demo.describe  species, [tone]  Asks a model")
+    shown = text(kernel, "p = %mcp prompt demo.describe species=Adelie tone=playful\np.messages[0].text")
+    assert shown == "'Describe the Adelie penguins in a playful tone, in three sentences, by these rows.'"
+    rich = done(kernel, "%mcp prompt everything.completable-prompt department=Sales name=Eve").result
+    assert "Please promote Eve to the head of the Sales team." in rich["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        (
+            "read demo demo://penguin.csv",
+            "RpcError: demo: Resource not found: demo://penguin.csv",
+            "did you mean 'demo://penguins.csv'?",
+        ),
+        (
+            "read dmo notes.md",
+            "UnknownName: there is no server 'dmo'",
+            "did you mean 'demo'?",
+        ),
+        (
+            "read demo demo://penguins/{species}",
+            "ArgumentError: demo.demo://penguins/{species}: missing argument 'species'",
+            "demo://penguins/{species}(species: str)",
+        ),
+        (
+            "subscribe demo notes.md",
+            "CallError: demo: does not tell when its resources change",
+            "read the resource again instead",
+        ),
+        (
+            "prompt demo.descibe",
+            "UnknownName: demo: there is no prompt 'descibe'",
+            "did you mean 'describe'?",
+        ),
+        (
+            "prompt demo",
+            "UnknownName: 'demo' names a server; a prompt is demo.PROMPT",
+            "its prompts: %mcp prompts demo",
+        ),
+        (
+            "prompt demo.describe",
+            "ArgumentError: demo.describe: missing argument 'species'",
+            "describe(species: str, *, tone)",
+        ),
+        (
+            "resources dmo",
+            "UnknownName: no resource matches 'dmo': there is no server 'dmo'",
+            "did you mean 'demo'?",
+        ),
+    ],
+)
+def test_what_cannot_be_read_or_got_says_so_in_two_lines(kernel: Kernel, line: str, message: str, hint: str) -> None:
+    done(kernel, "%mcp resources demo;")
+    assert error(kernel, f"%mcp {line}") == [message, f"  {hint} · in: %mcp {line}"]
+
+
+def test_a_mistyped_line_of_these_words_shows_where(kernel: Kernel) -> None:
+    outcome = kernel.run("%mcp read demo notes.md a=1")
+    assert "notes.md is no template: it takes no parameters" in outcome.stderr + str(outcome.error)
+    outcome = kernel.run("%mcp read demo")
+    assert "something is missing; usage: %mcp read SERVER URI [key=value …]" in outcome.stderr + str(outcome.error)

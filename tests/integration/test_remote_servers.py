@@ -391,6 +391,41 @@ def test_a_login_that_is_refused_leaves_the_server_in_need_of_one_until_it_is_st
         assert mcp.servers["locked"].state == "ready"
 
 
+def browse_slowly(question: LoginQuestion) -> str:
+    thinking = time.monotonic() + 0.8
+    until(lambda: time.monotonic() > thinking)
+    return browse(question)
+
+
+def test_a_call_that_needs_a_new_login_has_its_user_log_in_and_goes_on() -> None:
+    user = Visitor(browse)
+    with running() as server, hosting() as mcp:
+        mcp._host.desk.interaction = user
+        mcp.load({"locked": {"url": server.url}})
+        server.tokens.clear()
+        user.act = browse_slowly
+        mcp.locked.whoami.options(timeout=0.3)()
+        assert len(user.questions) == 2
+        assert mcp.servers["locked"].state == "ready"
+
+
+def test_a_login_that_is_over_is_asked_for_by_a_start_and_has_all_the_time_it_needs() -> None:
+    user = Visitor(browse)
+    with running() as server, hosting(Timing(check=0.3)) as mcp:
+        mcp._host.desk.interaction = user
+        mcp.load({"locked": {"url": server.url}})
+        user.act = lambda _: None
+        server.tokens.clear()
+        with pytest.raises(AuthError):
+            mcp.locked.whoami()
+        until(lambda: mcp.servers["locked"].state == "needs_auth")
+
+        user.act = browse_slowly
+        mcp.start("locked")
+        assert mcp.servers["locked"].state == "ready"
+        mcp.locked.whoami()
+
+
 def test_where_nobody_can_be_asked_a_login_fails_at_once() -> None:
     with running() as server, hosting() as mcp:
         with pytest.raises(AuthError) as failure:

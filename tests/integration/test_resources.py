@@ -105,6 +105,16 @@ def test_a_list_is_fresh_for_its_time_and_read_again_after_it() -> None:
         assert len(mcp.long.resources) == 2
 
 
+def test_tools_are_listed_again_once_their_time_has_passed_and_somebody_looks() -> None:
+    with connected({"s": offering("silent", "ttl=300")}) as mcp, News(mcp) as news:
+        mcp.s.add_prompt(name="more")
+        assert "say_more" not in mcp.tools.table.df["tool"].str.cat()
+        time.sleep(0.3)  # the time that the server gives
+        assert "say_more" not in repr(mcp.tools)
+        news.until(lambda: any(getattr(event, "added", ()) == ("say_more",) for event in news.events))
+        assert "say_more" in repr(mcp.tools)
+
+
 def test_a_list_the_server_does_not_know_is_empty(era: str) -> None:
     unknown = "unknown=resources/list,resources/templates/list,prompts/list"
     with connected({"s": offering(unknown, era=era)}) as mcp:

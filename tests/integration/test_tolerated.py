@@ -283,6 +283,8 @@ def test_every_handshake_version_is_spoken(version: str) -> None:
 def test_a_ping_is_answered_and_what_was_not_declared_is_refused_in_the_handshake_era() -> None:
     with connected({"one": bad("asks=ping,sampling/createMessage", era="legacy")}) as mcp:
         assert mcp.one.ask("ping").data["answer"] == {"jsonrpc": "2.0", "id": "ask-3", "result": {}}
+        [root] = mcp.one.ask("roots/list").data["answer"]["result"]["roots"]
+        assert root["uri"] == Path.cwd().as_uri()
         for method in ("sampling/createMessage", "no/such"):
             answer = mcp.one.ask(method).data["answer"]
             assert answer["error"] == {"code": -32601, "message": f"{method} is not supported by this host"}

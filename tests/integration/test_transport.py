@@ -157,9 +157,9 @@ async def test_a_changed_list_is_announced(connect: Connect) -> None:
 async def test_refusals_and_failures_are_told_apart(connect: Connect) -> None:
     async with connect() as connection:
         with pytest.raises(RpcError) as caught:
-            what = b'{"ref":{"type":"ref/prompt","name":"none"},"argument":{"name":"a","value":"b"}}'
-            await connection.client.request("completion/complete", what, timeout=PATIENCE)
-        assert caught.value.code == -32601
+            what = b'{"uri":"none://x"}'
+            await connection.client.request("resources/read", what, timeout=PATIENCE)
+        assert caught.value.code == -32602
         failed = wire.loads(await connection.call("fail", message="no luck").outcome)
         assert failed["isError"] is True
         assert await connection.ask("echo", text="next") == "next"

@@ -46,14 +46,19 @@ class Candidate:
     """`{folder}` in one stands for where the server works."""
     answer: str = ""
     """A text that the outcome must hold; of the result, or of the tool's error."""
+    note: str = ""
     offline: str = ""
     """A text of the outcome where what the server calls cannot be reached, which is no fault."""
-    note: str = ""
 
     @property
     def name(self) -> str:
         """The package without its scope and prefix: what the server is loaded as."""
         return self.package.rpartition("/")[2].removeprefix("mcp-server-").removeprefix("server-")
+
+    @property
+    def lacks(self) -> str:
+        """What this machine has not, and the server cannot do without; an empty string if there is no such thing."""
+        return "no Chromium on this machine" if self.note == BROWSER and not chromium() else ""
 
     @property
     def version(self) -> str:
@@ -158,14 +163,15 @@ def with_repository(folder: Path) -> str:
 
 
 def chromium() -> str:
-    """The browser that the browser servers drive."""
-    return shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
+    """The browser that the browser servers drive; an empty string if there is none."""
+    return shutil.which("chromium") or shutil.which("google-chrome") or ""
 
 
 # -- which ------------------------------------------------------------------------------------------------------------
 
 EVERYTHING = "@modelcontextprotocol/server-everything"
 NETWORK = "needs the network"
+BROWSER = "needs a Chromium"
 CLOCK = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Kathmandu"}
 PLAYWRIGHT = ("--headless", "--no-sandbox", "--isolated")
 DUCK = ("--db-path", ":memory:", "--read-write")
@@ -270,7 +276,7 @@ def _npm() -> list[Candidate]:
             "browser_navigate",
             {"url": "data:text/html,<title>Hello</title>"},
             "Hello",
-            "needs a Chromium",
+            BROWSER,
         ),
         Candidate(
             "@playwright/mcp",
@@ -287,7 +293,7 @@ def _npm() -> list[Candidate]:
             "browser_navigate",
             {"url": "data:text/html,<title>Hello</title>"},
             "Hello",
-            "needs a Chromium",
+            BROWSER,
         ),
         Candidate(
             "chrome-devtools-mcp",
@@ -299,7 +305,7 @@ def _npm() -> list[Candidate]:
             ),
             "list_pages",
             answer="about:blank",
-            note="needs a Chromium",
+            note=BROWSER,
         ),
     ]
 

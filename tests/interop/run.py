@@ -30,6 +30,11 @@ class Row:
     problem: str = ""
     """Why it is not as it should be; empty if it is."""
 
+    @property
+    def was_run(self) -> bool:
+        """Whether the machine has what it needs."""
+        return not self.candidate.lacks
+
     def __str__(self) -> str:
         numbers = (self.tools, self.resources, self.templates, self.prompts)
         counts = "{:3} tools {:4} resources {:2} templates {:2} prompts".format(*numbers)
@@ -39,6 +44,8 @@ class Row:
 
 def try_out(candidate: Candidate) -> Row:
     """Start a server, load it, count what it has, make its call."""
+    if candidate.lacks:
+        return Row(candidate, outcome=f"not run: {candidate.lacks}")
     with tempfile.TemporaryDirectory(prefix="ipymcp-interop-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         try:

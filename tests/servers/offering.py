@@ -13,9 +13,10 @@ Resources: note://a, note://b; template note://{name}. Prompts: greet(name), pla
 Tools
   write(uri, text, tell=true)    changes a note, and says so to who subscribed
   grow(uri)                      one more resource, and says so; forget(uri) the other way round
-  add_prompt(name)               one more prompt, and says so
+  add_prompt(name)               one more prompt, and says so; one more tool, say_NAME, and does not
   end_listening()                ends all subscriptions/listen, with their results
-  work(steps, ask, fail, is_error, forever)   a task: steps of `poll` each; asks for a name; fails; reports an error
+  work(steps, ask, fail, is_error, forever)   a task: steps of `poll` each; asks the user for a name,
+                                 or the model ("sampling"); fails; reports an error
   counts()                       {"methods": {method: how often}, "cancelled": [task ids], "wanted": [filters]}
 """
 
@@ -81,6 +82,7 @@ class Server:
         self.lock = threading.Lock()
         self.notes = {"note://a": "first a", "note://b": "first b"}
         self.prompts = ["greet", "plain"]
+        self.more_tools: list[str] = []
         self.counts: Counter[str] = Counter()
         self.listeners: dict[Any, Json] = {}
         self.wanted: list[Json] = []
@@ -180,7 +182,7 @@ class Server:
         return {key: items[start : start + size], **more}
 
     def on_tools_list(self, params: Json) -> Json:
-        tools: list[Json] = [{"name": name, "inputSchema": SCHEMA} for name in TOOLS]
+        tools: list[Json] = [{"name": name, "inputSchema": SCHEMA} for name in (*TOOLS, *self.more_tools)]
         execution = {"execution": {"taskSupport": "required"}} if self.era == "legacy" else {}
         return self.page("tools", [*tools, {"name": "work", "inputSchema": SCHEMA, **execution}], params)
 
@@ -243,6 +245,7 @@ class Server:
 
     def tool_add_prompt(self, name: str) -> None:
         self.prompts.append(name)
+        self.more_tools.append(f"say_{name}")
         self.tell("notifications/prompts/list_changed", "promptsListChanged")
 
     def tool_end_listening(self) -> None:
@@ -288,7 +291,9 @@ class Server:
         if self.era == "legacy":
             return state
         if task.status == "input_required":
-            state["inputRequests"] = {"name": {"method": "elicitation/create", "params": QUESTION}}
+            asks_model = task.arguments["ask"] == "sampling"
+            method, params = ("sampling/createMessage", PROMPT) if asks_model else ("elicitation/create", QUESTION)
+            state["inputRequests"] = {"name": {"method": method, "params": params}}
         elif task.status == "completed":
             state["result"] = task.result()
         elif task.status == "failed":
@@ -327,6 +332,7 @@ QUESTION = {
     "message": "Who is it for?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
 }
+PROMPT: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": "Who?"}}], "maxTokens": 10}
 
 
 def main() -> None:

@@ -144,7 +144,7 @@ class RawServer:
                 await (self.handlers[names[0]] if names else self._behave)(request, reply)
                 if reply.is_over:
                     break
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
             pass
         finally:
             self.open_connections -= 1

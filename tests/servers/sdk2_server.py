@@ -161,6 +161,30 @@ async def log(ctx: Context, message: str, level: Literal["debug", "info", "warni
     return level
 
 
+@server.resource("note://readme", mime_type="text/markdown")
+def readme() -> str:
+    """A page."""
+    return "# Read me"
+
+
+@server.resource("note://{name}", mime_type="application/json")
+def note(name: str) -> dict[str, str]:
+    """A note of that name."""
+    return {"name": name}
+
+
+@server.resource("note://pixel", mime_type="image/png")
+def pixel_file() -> bytes:
+    """An image of one pixel."""
+    return PIXEL
+
+
+@server.prompt()
+def greet(name: str, tone: str = "plain") -> str:
+    """Ask for a greeting."""
+    return f"Greet {name} in a {tone} tone."
+
+
 @server.tool()
 async def grow(ctx: Context, name: str) -> str:
     """Add a tool of this name while running, and say that the list has changed."""

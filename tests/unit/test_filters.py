@@ -58,3 +58,15 @@ def test_a_tool_switched_off_by_its_own_name_is_just_disabled() -> None:
     with pytest.raises(PolicyError) as caught:
         filters.check(tool("fs.write"))
     assert str(caught.value) == "fs.write: is disabled"
+
+
+def test_what_a_definition_denies_is_off_until_the_user_switches_it_on() -> None:
+    filters = Filters(lambda server: {"*": "deny", "read_*": "ask", "read_all": "deny"} if server == "fs" else {})
+    assert filters.forbidding(tool("git.log")) is None
+    names = ("read_file", "read_all", "write_file")
+    assert [filters.forbidding(tool(f"fs.{name}")) for name in names] == [None, "fs.read_all", "fs.*"]
+    filters.set("fs.write_*", allowed=True)
+    assert filters.forbidding(tool("fs.write_file")) is None
+    with pytest.raises(PolicyError) as caught:
+        filters.check(tool("fs.read_all"))
+    assert (str(caught.value), caught.value.hint) == ("fs.read_all: is disabled", "%mcp enable fs.read_all")

@@ -72,7 +72,10 @@ class Incoming:
         if kind == "error":
             request.error = message["error"]
             return
-        if fault := self._specification.fault("server result", self._revision(request), request.method, message):
+        method, answer = request.method, message
+        if "task" in request.params and "task" in message["result"]:  # 2025-11-25, tasks: CreateTaskResult
+            method, answer = "tasks/get", {**message, "result": message["result"]["task"]}
+        if fault := self._specification.fault("server result", self._revision(request), method, answer):
             yield "message", fault
         yield from self._settle(request, message["result"])
 

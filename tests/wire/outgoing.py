@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Outgoing"]
 
 UNSUPPORTED_VERSION = -32022
-SERVER_CAPABILITIES = {
-    **{name: name for name in ("tools", "prompts", "resources", "logging", "tasks")},
-    "completion": "completions",
-}
-"""By the first part of a method."""
+SERVER_CAPABILITIES = ("tools", "prompts", "resources", "logging", "tasks")
 
 
 class Outgoing:
@@ -80,7 +76,7 @@ class Outgoing:
         yield from self._token(request)
         if fault := self._specification.fault("client request", request.revision, method, message):
             yield "message", fault
-        if request.revision == STATELESS:
+        if request.revision == STATELESS and method != "tasks/update":
             yield from (("rounds", text) for text in retry_faults(session, request, self._specification))
         session.sent.setdefault(request.id, request)
         if method == "initialize":
@@ -131,9 +127,9 @@ class Outgoing:
             yield "lifecycle", "initialize although the server knows stateless revisions only"
 
     def _capability(self, request: Request) -> Faults:
-        capability = SERVER_CAPABILITIES.get(request.method.partition("/")[0])
+        capability = request.method.partition("/")[0]
         declared = self._session.capabilities
-        if capability is not None and declared is not None and capability not in declared:
+        if capability in SERVER_CAPABILITIES and declared is not None and capability not in declared:
             yield "capability", f"{request.method}, but the server declared no {capability}"
 
     def _token(self, request: Request) -> Faults:

@@ -60,6 +60,9 @@ class Specification:
             return _task_fault(kind, "tasks/get", message)
         model = _MODELS[kind].get((method, revision))
         schema = self._schemas.get(revision)
+        if kind == "server result" and revision == _WITH_TASKS and "task" in message["result"]:
+            complaints = list(schema.task_complaints(message)) if schema is not None else []
+            return f"the task does not fit {revision}: {'; '.join(complaints)}" if complaints else None
         known = model is not None or (schema is not None and schema.knows(kind, method))
         if not known:
             return f"{method} is no {kind} of {revision}"
@@ -71,6 +74,8 @@ class Specification:
         return f"{method} does not fit {revision}: {'; '.join(complaints)}" if complaints else None
 
 
+_WITH_TASKS = "2025-11-25"
+"""The revision whose requests may be answered with a task, which was no extension then."""
 _TASKS = ("tasks/get", "tasks/update", "tasks/cancel")
 _STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
 
@@ -143,6 +148,8 @@ class _Schema:
         self._document = json.loads(path.read_text(encoding="utf-8"))
         self._key = "$defs" if "$defs" in self._document else "definitions"
         self._definitions: dict[str, Any] = self._document[self._key]
+        if "ElicitResult" in self._definitions:
+            _allow_fractions(self._definitions["ElicitResult"]["properties"]["content"])
         self._validators: dict[str, Any] = {}
         self._methods = {
             kind: {self._definitions[name]["properties"]["method"]["const"]: name for name in self._members(union)}
@@ -182,6 +189,10 @@ class _Schema:
             result = f"{stem}Result" if f"{stem}Result" in self._definitions else "EmptyResult"
             yield from self._errors(result, message["result"])
 
+    def task_complaints(self, message: dict[str, Any]) -> Iterator[str]:
+        """What is wrong with a task in place of a result."""
+        return self._errors("CreateTaskResult", message["result"])
+
     def _errors(self, name: str, value: Any) -> Iterator[str]:
         import jsonschema  # here, so that a run without schemas does not need it
 
@@ -201,6 +212,14 @@ class _Schema:
         error = jsonschema.exceptions.best_match(self._validators[name].iter_errors(value))
         if error is not None:
             yield f"schema {name}: {error.json_path}: {error.message[:200]}"
+
+
+def _allow_fractions(content: dict[str, Any]) -> None:
+    """What a form is filled with: `number` in the specification, which the schemas made of it turned to `integer`."""
+    values = content["additionalProperties"]
+    for each in values.get("anyOf", [values]):
+        if "integer" in each.get("type", ()):
+            each["type"] = [*each["type"], "number"]
 
 
 def _request_of(kind: str) -> str:

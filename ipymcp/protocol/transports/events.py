@@ -47,6 +47,7 @@ class EventParser:
         self._ends_with_cr = False
         self._line = bytearray()  # the beginning of a line; grows in place: no second copy of a large one, ever
         self._line_is_dropped = False
+        self._dropped_is_data = False
         self._data: bytes | bytearray | None = None
         self._type = ""
         self._id = ""
@@ -85,7 +86,7 @@ class EventParser:
         """A line has ended."""
         if self._line_is_dropped:
             self._line_is_dropped = False
-            if self._over is not None:
+            if self._dropped_is_data:
                 self._discard(end)
             return
         line: bytes | bytearray = end
@@ -102,7 +103,7 @@ class EventParser:
     def _keep(self, rest: bytes, events: list[Event | Oversized]) -> None:
         """A line has begun or goes on."""
         if self._line_is_dropped:
-            if self._over is not None:
+            if self._dropped_is_data:
                 self._discard(rest)
             return
         self._line += rest
@@ -110,16 +111,18 @@ class EventParser:
         if is_data and len(self._line) + len(self._data or b"") > self._limit + 6:
             line, self._line = self._line, bytearray()
             self._line_is_dropped = True
+            self._dropped_is_data = line.startswith(b"data:")
             self._add_data(line, events)
         elif not is_data and len(self._line) > _LONGEST_FIELD:
             self._line.clear()
-            self._line_is_dropped = True
+            self._line_is_dropped, self._dropped_is_data = True, False
 
     def _add_data(self, line: bytes | bytearray, events: list[Event | Oversized]) -> None:
         if line[4:5] not in (b":", b""):
             return  # a field nobody knows whose name begins like ours
         value = _value(line, 4)
         if self._over is not None:
+            self._discard(b"\n")
             self._discard(value)
             return
         if self._data is None:

@@ -1,9 +1,8 @@
-"""HTTP requests to one server. The one module that imports httpx.
+"""HTTP requests to one server, on httpcore's connections. The one module that imports httpx, whose engine that is.
 
-It uses httpx's transports without its `Client`: cookies, redirects across origins, event hooks and timing are what an
-MCP endpoint must not have or does not need, and they cost a third of the CPU time of a call. Each transport holds one
-connection: a pool of many looks at each of them twice a request, which with 20 doubles the cost. Proxies and CA bundles
-come from the environment as they do with `httpx.Client`.
+What lies above the connections in httpx is not used: cookies, redirects across origins, event hooks and timing are
+what an MCP endpoint must not have or does not need, its pool looks at every connection twice a request, and together
+they are two thirds of the CPU time of a call. Proxies, CA bundles and compression are as `httpx.Client` has them.
 """
 
 from __future__ import annotations
@@ -11,51 +10,68 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
-import os
-import socket
 import ssl
 import urllib.request
-import weakref
 from collections import deque
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import httpcore
 import httpx
 
-from ipymcp.errors import CallError, ConnectionLost
+from ipymcp.errors import CallError, ConfigError, ConnectionLost
 from ipymcp.protocol.transports.addresses import within_origin
-from ipymcp.protocol.transports.refusals import Unreachable, too_large
+from ipymcp.protocol.transports.http_failures import FAILURES, before_answer, within_answer
+from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, Network
+from ipymcp.protocol.transports.refusals import too_large
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from ipymcp.protocol.transports.addresses import Address
 
 __all__ = ["Answer", "HttpClient"]
 
 _MOST_IDLE = 20
-_CONNECT_TIMEOUT = 10.0
 _KEEP_ALIVE = 4.0
 """Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
 _MAX_REDIRECTS = 5
+_READ_OF_REDIRECTS = 65_536
 _REDIRECTS = frozenset({301, 302, 307, 308})
-_EXTENSIONS = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+_EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 """No other timeout: the call's own deadline does that."""
-_CHECK_HOST = "check the URL and the network"
-_CHECK_RUNNING = "is the server running?"
+
+
+class _Connection:
+    """One connection, used by one request at a time."""
+
+    def __init__(self, connection: httpcore.AsyncConnectionInterface) -> None:
+        self.http = connection
+        self.since = 0.0
+        """When it was used last."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another request can be sent on it."""
+        return self.http.is_idle() and not self.http.has_expired()
 
 
 class Answer:
     """The answer to one request, its body still to come. To be closed, whatever happens."""
 
-    def __init__(self, response: httpx.Response, release: Callable[[], Awaitable[None]]) -> None:
-        self._release = release
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
+    def __init__(self, response: httpcore.Response, connection: _Connection, client: HttpClient) -> None:
         self._response = response
+        self._connection = connection
+        self._client = client
+        self._is_whole = False
+        """Whether the body was read to its end: only then can the connection be used again."""
+        self.status = response.status
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+        """Names in lower case; of several with the same name the last."""
 
     @property
     def phrase(self) -> str:
@@ -72,7 +88,9 @@ class Answer:
     @property
     def challenges(self) -> list[str]:
         """The `WWW-Authenticate` values."""
-        return self._response.headers.get_list("www-authenticate")
+        return [
+            value.decode("latin-1") for name, value in self._response.headers if name.lower() == b"www-authenticate"
+        ]
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes.
@@ -80,16 +98,18 @@ class Answer:
         Raises:
             ConnectionLost: It was cut off.
         """
-        encoded = "content-encoding" in self.headers
         try:
-            async for chunk in self._response.aiter_bytes() if encoded else self._stream:
+            async for chunk in self._decoded() if "content-encoding" in self.headers else self._response.aiter_stream():
                 yield chunk
+            self._is_whole = True
         except httpx.DecodingError as error:
             raise ConnectionLost(f"the answer's compression is broken ({error})") from error
-        except httpx.TransportError as error:
-            raise ConnectionLost(
-                f"the connection was dropped before the answer was complete ({_words(error)})"
-            ) from error
+        except FAILURES as error:
+            raise within_answer(error) from error
+
+    def _decoded(self) -> AsyncIterator[bytes]:
+        stream = _Raw(self._response)
+        return httpx.Response(self.status, headers=self._response.headers, stream=stream).aiter_bytes()
 
     async def read(self, limit: int) -> bytes:
         """The whole body.
@@ -114,26 +134,35 @@ class Answer:
         """The first bytes of the body, or as many as there are."""
         body = b""
         with contextlib.suppress(ConnectionLost):
-            async for chunk in self.chunks():
-                body += chunk[:size]
-                if len(body) >= size:
-                    break
+            async with contextlib.aclosing(self.chunks()) as chunks:
+                async for chunk in chunks:
+                    body += chunk[:size]
+                    if len(body) >= size:
+                        break
         return body[:size]
 
     async def aclose(self) -> None:
         """Let go of the connection: for the next request if the body was read to its end, for ever if not."""
+        is_clean = False
         try:
-            await self._stream.aclose()
-        finally:
-            await self._release()
-
-    @property
-    def _stream(self) -> httpx.AsyncByteStream:
-        assert isinstance(self._response.stream, httpx.AsyncByteStream)
-        return self._response.stream
+            await self._response.aclose()
+            is_clean = self._is_whole
+        finally:  # one whose use was cancelled is in a state that nobody knows
+            await (self._client.keep(self._connection) if is_clean else self._connection.http.aclose())
 
 
-class _Body(httpx.AsyncByteStream):
+class _Raw(httpx.AsyncByteStream):
+    """A body for httpx to decode."""
+
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._response.aiter_stream():
+            yield chunk
+
+
+class _Body:
     """A request's body, which tells when it was written."""
 
     def __init__(self, content: bytes, on_written: Callable[[], None]) -> None:
@@ -143,15 +172,6 @@ class _Body(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._content
         self._on_written()
-
-
-class _Connection:
-    """A transport with one connection."""
-
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self.transport = transport
-        self.since = 0.0
-        """When it was used last."""
 
 
 class HttpClient:
@@ -166,15 +186,14 @@ class HttpClient:
 
     def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
         self.address = address
-        self._urls = {address.url: httpx.URL(address.url)}
-        self._headers = _encode(_base_headers(self._urls[address.url], headers))
-        self._proxy = None if address.socket else _environment_proxy(self._urls[address.url])
-        self._tls = self._make_tls()
+        self._is_closed = False
+        self._network = Network()
+        self._proxy = None if address.socket else _environment_proxy(httpx.URL(address.url))
+        self._factory = _make_factory(address, self._proxy, self._network)
+        self._urls = {address.url: _target(address.url)}
+        self._headers = _encode(_base_headers(httpx.URL(address.url), headers))
         self._idle: deque[_Connection] = deque()
         """Connections nobody uses, the one used last at the end."""
-        self._is_closed = False
-        self._network: weakref.WeakSet[Any] = weakref.WeakSet()
-        """The connections that have answered, for `drop`."""
 
     async def send(
         self,
@@ -203,17 +222,18 @@ class HttpClient:
         """
         target = url or self.address.url
         for _ in range(_MAX_REDIRECTS + 1):
-            request = httpx.Request(
+            request = httpcore.Request(
                 method,
-                self._urls.get(target) or self._urls.setdefault(target, httpx.URL(target)),
+                self._urls.get(target) or self._urls.setdefault(target, _target(target)),
                 headers=self._fields(headers, len(content) if method == "POST" else None),
-                stream=_Body(content, on_written),
+                content=_Body(content, on_written),
                 extensions=_EXTENSIONS,
             )
             answer = await self._send_once(request)
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location or not follow:
                 return answer
+            await answer.read_beginning(_READ_OF_REDIRECTS)
             await answer.aclose()
             target = within_origin(target, location, "redirects")
         raise CallError(f"{self.address.shown} redirects without end", hint="check the URL's path")
@@ -229,68 +249,80 @@ class HttpClient:
             fields.append((b"Content-Length", b"%d" % length))
         return fields
 
-    async def _send_once(self, request: httpx.Request) -> Answer:
+    async def _send_once(self, request: httpcore.Request) -> Answer:
+        connection = await self._take(request.url.origin)
+        try:
+            response = await connection.http.handle_async_request(request)
+        except BaseException as error:
+            await connection.http.aclose()
+            if isinstance(error, FAILURES):
+                proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
+                raise before_answer(error, f"{self.address.shown}{proxy}") from error
+            raise
+        return Answer(response, connection, self)
+
+    async def _take(self, origin: httpcore.Origin) -> _Connection:
         if self._is_closed:
             raise ConnectionLost("the connection is closed")
-        connection = self._idle.pop() if self._idle else self._make_connection()
-        try:
-            response = await connection.transport.handle_async_request(request)
-        except BaseException as error:
-            await self._release(connection)
-            if isinstance(error, httpx.TransportError):
-                raise self._translated(error) from error
-            raise
-        network = response.extensions.get("network_stream")
-        if network is not None:
-            self._network.add(network)
-        return Answer(response, functools.partial(self._release, connection))
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable:
+                return connection
+            await connection.http.aclose()
+        return _Connection(self._factory.create_connection(origin))
 
-    def _translated(self, error: httpx.TransportError) -> Exception:
-        if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
-            proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
-            return _unreachable(f"cannot connect to {self.address.shown}{proxy}", error)
-        if isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol)):
-            return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
-        return ConnectionLost(f"the connection was dropped before the answer ({_words(error)})")
-
-    async def _release(self, connection: _Connection) -> None:
+    async def keep(self, connection: _Connection) -> None:
         """Keep a connection for the next request, and close those that nobody has needed for long."""
         idle = self._idle
         connection.since = now = asyncio.get_running_loop().time()
         idle.append(connection)
         while idle and (self._is_closed or len(idle) > _MOST_IDLE or now - idle[0].since > _KEEP_ALIVE):
-            await idle.popleft().transport.aclose()
+            await idle.popleft().http.aclose()
 
     async def aclose(self) -> None:
         """Close all connections."""
         self._is_closed = True
         while self._idle:
-            await self._idle.pop().transport.aclose()
+            await self._idle.pop().http.aclose()
+        await self._network.aclose()
 
     def drop(self) -> None:
-        """In a forked child: let go of the sockets, or the server would not see them end when the parent closes them.
+        """In a forked child: let go of the sockets."""
+        self._network.drop()
 
-        They are the parent's event loop's as well, and Python may close the numbers once more: so each becomes the
-        null device, and nothing else is touched.
-        """
-        null = os.open(os.devnull, os.O_RDWR)
-        for network in list(self._network):
-            with contextlib.suppress(Exception):  # whatever state the parent's thread has left it in
-                number = network.get_extra_info("socket").fileno()
-                if number >= 0:
-                    os.dup2(null, number)
-        os.close(null)
 
-    def _make_tls(self) -> ssl.SSLContext:
-        is_plain = self.address.url.startswith("http:") and (self._proxy is None or self._proxy.url.scheme != "https")
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
-
-    def _make_connection(self) -> _Connection:
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEEP_ALIVE)
-        socket_path = self.address.socket
-        return _Connection(
-            httpx.AsyncHTTPTransport(verify=self._tls, limits=limits, uds=socket_path, proxy=self._proxy)
+def _make_factory(
+    address: Address, proxy: httpx.Proxy | None, network: Network
+) -> httpcore.AsyncConnectionPool | httpcore.AsyncHTTPProxy:
+    """What makes connections: one of httpcore's pools, of which nothing else is used."""
+    is_plain = address.url.startswith("http:") and (proxy is None or proxy.url.scheme != "https")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
+    if proxy is None:
+        return httpcore.AsyncConnectionPool(
+            tls, keepalive_expiry=_KEEP_ALIVE, uds=address.socket, network_backend=network
         )
+    url, auth = str(proxy.url), proxy.raw_auth
+    if proxy.url.scheme.startswith("socks"):
+        try:
+            return httpcore.AsyncSOCKSProxy(url, auth, tls, keepalive_expiry=_KEEP_ALIVE, network_backend=network)
+        except (ImportError, RuntimeError) as error:
+            raise ConfigError(
+                f"the proxy {proxy.url.host} speaks SOCKS, which needs the package socksio", hint="pip install socksio"
+            ) from error
+    return httpcore.AsyncHTTPProxy(
+        url,
+        auth,
+        ssl_context=tls,
+        proxy_ssl_context=tls if proxy.url.scheme == "https" else None,
+        proxy_headers=proxy.headers.raw,
+        keepalive_expiry=_KEEP_ALIVE,
+        network_backend=network,
+    )
+
+
+def _target(url: str) -> httpcore.URL:
+    parsed = httpx.URL(url)
+    return httpcore.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)
 
 
 def _base_headers(url: httpx.URL, given: Mapping[str, str]) -> dict[str, str]:
@@ -319,45 +351,3 @@ def _environment_proxy(url: httpx.URL) -> httpx.Proxy | None:
     if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
         return None
     return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
-
-
-# -- what went wrong --------------------------------------------------------------------------------------------------
-
-
-def _unreachable(what: str, error: httpx.TransportError) -> Unreachable:
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            hint = "if you trust this server, name its CA by SSL_CERT_FILE"
-            return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
-        if isinstance(cause, ssl.SSLError):
-            return Unreachable(f"{what}: TLS: {_ssl_words(cause)}", "is it http:// rather than https://?")
-        if isinstance(cause, socket.gaierror):
-            return Unreachable(f"{what}: the host's name is not known ({cause.strerror})", _CHECK_HOST)
-        if isinstance(cause, ConnectionRefusedError):
-            return Unreachable(f"{what}: connection refused", _CHECK_RUNNING)
-        if isinstance(cause, FileNotFoundError):
-            return Unreachable(f"{what}: there is no such socket", _CHECK_RUNNING)
-    if isinstance(error, httpx.ConnectTimeout):
-        return Unreachable(f"{what}: no connection within {_CONNECT_TIMEOUT:g} s", _CHECK_HOST)
-    return Unreachable(f"{what}: {_words(error)}", _CHECK_HOST)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that led to it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        members: tuple[BaseException, ...] = getattr(cause, "exceptions", ())  # of an ExceptionGroup
-        for member in members:
-            yield from _causes(member)
-        cause = cause.__cause__ or cause.__context__
-
-
-def _ssl_words(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
-
-
-def _words(error: httpx.TransportError) -> str:
-    """What happened, in the words of the system if it has any."""
-    words = next((str(cause) for cause in _causes(error) if str(cause)), type(error).__name__)
-    return words.rstrip(".")

@@ -88,6 +88,7 @@ class HttpLink:
                 if answer.status != 401 and not challenges:
                     yield answer
                     return
+                await answer.read_beginning(refusals.BEGINNING)
             finally:
                 await answer.aclose()
             if (

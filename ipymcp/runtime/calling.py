@@ -1,0 +1,67 @@
+"""How calls are made: what one is told, what all of a host share, and who shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.protocol.wire import Progress
+    from ipymcp.runtime.answers import Answers
+    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.loop import BackgroundLoop
+
+__all__ = ["CallOptions", "CallServices", "Presenter"]
+
+
+class Presenter(Protocol):
+    """Shows the user a call that takes long. Called where the caller waits."""
+
+    def progress(self, call: Call[Any]) -> None:
+        """The call reported progress."""
+        ...
+
+    def finished(self, call: Call[Any]) -> None:
+        """A call that had reported progress is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How one call is made.
+
+    Attributes:
+        timeout: Seconds without progress after which it is given up.
+        max_timeout: Seconds after which it is given up, progress or not.
+        on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on its own loop.
+        as_task: Whether to ask for a task, of a server of the handshake era.
+    """
+
+    timeout: float = 30.0
+    max_timeout: float = 600.0
+    on_progress: Callable[[Progress], Any] | None = None
+    as_task: bool = False
+
+    def changed(
+        self, timeout: float | None, on_progress: Callable[[Progress], Any] | None, as_task: bool | None = None
+    ) -> CallOptions:
+        """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
+        options = self
+        if timeout is not None:
+            options = replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
+        if as_task is not None:
+            options = replace(options, as_task=as_task)
+        return options if on_progress is None else replace(options, on_progress=on_progress)
+
+
+@dataclass(slots=True)
+class CallServices:
+    """What all calls of a host share."""
+
+    loop: BackgroundLoop
+    handlers: BackgroundLoop
+    running: dict[int, Call[Any]]
+    answers: Answers
+    presenter: Presenter | None = None

@@ -1,0 +1,179 @@
+"""HTTP+SSE of 2024-11-05, on real sockets: the endpoint, the answers on the stream, and the stream's end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from ipymcp.errors import AuthError, ConnectionLost, HttpError, McpError, ProtocolError, ResultTooLarge, StartError
+from ipymcp.protocol.transports.sse import LegacySseTransport
+from tests.servers.raw_http import RawServer, Reply, Request, serving_raw
+from tests.serving import free_port
+from tests.transports.connection import sse
+from tests.transports.recorder import Recorder, notification, opened, request
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class SseServer:
+    """A server of the old transport, in handlers of a raw one."""
+
+    def __init__(self, server: RawServer, endpoint: str = "/messages?session=1") -> None:
+        self.endpoint = endpoint
+        self.streams: list[Reply] = []
+        server.handlers |= {"GET": self.get, "POST": self.post}
+
+    async def get(self, _: Request, reply: Reply) -> None:
+        await reply.stream()
+        self.streams.append(reply)
+        await reply.raw(f"event: endpoint\ndata: {self.endpoint}\n\n".encode())
+        await reply.closed()
+
+    async def post(self, asked: Request, reply: Reply) -> None:
+        message = asked.message
+        await reply.full("202 Accepted", b"Accepted")
+        if "id" in message:
+            await self.answer(message["id"], message["params"]["name"])
+
+    async def answer(self, identifier: int, text: str) -> None:
+        result = {"content": [{"type": "text", "text": text}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": identifier, "result": result})
+        await self.streams[-1].raw(f"event: message\ndata: {body}\n\n".encode())
+
+
+async def start_error(url: str) -> McpError:
+    with pytest.raises(McpError) as caught:
+        async with opened(sse(url), handshake=False):
+            pass
+    return caught.value
+
+
+async def test_messages_go_to_the_endpoint_and_answers_come_on_the_stream() -> None:
+    async with serving_raw() as server:
+        SseServer(server)
+        transport = sse(server.url)
+        async with opened(transport, handshake=False) as recorder:
+            for number in range(1, 101):
+                transport.send(request(number, f"tool-{number}"))
+            transport.send(notification("notifications/done"))
+            assert [await recorder.answer(number) for number in range(1, 101)] == [f"tool-{n}" for n in range(1, 101)]
+            await server.wait_for("notifications/done")
+            assert transport.queued == 0
+        assert {(asked.method, asked.target) for asked in server.requests} == {
+            ("GET", "/mcp"),
+            ("POST", "/messages?session=1"),
+        }
+        assert recorder.losses == []
+
+
+async def test_an_endpoint_of_another_origin_is_refused() -> None:
+    async with serving_raw() as other, serving_raw() as server:
+        SseServer(server, f"{other.origin}/messages")
+        error = await start_error(server.url)
+        assert isinstance(error, StartError)
+        assert error.message == (
+            f"the server at {server.origin} wants messages sent to another origin, {other.origin}: not followed"
+        )
+        assert other.requests == []
+
+
+async def test_the_end_of_the_stream_is_the_end_of_the_connection() -> None:
+    async with serving_raw() as server:
+        old = SseServer(server)
+        transport = sse(server.url)
+        async with opened(transport, handshake=False) as recorder:
+            old.streams[0].drop()
+            await recorder.until(lambda: recorder.losses)
+            assert len(recorder.losses) == 1
+            assert recorder.losses[0].startswith(("the connection was dropped", "the server ended its stream"))
+
+
+async def test_a_connection_the_server_does_not_know_any_more_is_lost() -> None:
+    async with serving_raw() as server:
+        SseServer(server)
+        transport = sse(server.url)
+        async with opened(transport, handshake=False) as recorder:
+            server.handlers["POST"] = lambda _, reply: reply.full("404 Not Found", b"Could not find session")
+            transport.send(request(1))
+            with pytest.raises(HttpError, match=r"^the server answered HTTP 404 Not Found: Could not find session$"):
+                await recorder.answer(1)
+            assert recorder.losses == ["the server does not know this connection any more"]
+
+
+async def test_a_refused_post_fails_its_call_alone() -> None:
+    async with serving_raw() as server:
+        old = SseServer(server)
+
+        async def refuse_two(asked: Request, reply: Reply) -> None:
+            if asked.message["id"] == 2:
+                await reply.full("500 Internal Server Error", b"oops")
+            else:
+                await old.post(asked, reply)
+
+        server.handlers["POST"] = refuse_two
+        transport = sse(server.url)
+        async with opened(transport, handshake=False) as recorder:
+            for number in (1, 2, 3):
+                transport.send(request(number, "echo"))
+            with pytest.raises(HttpError, match=r"oops$"):
+                await recorder.answer(2)
+            assert (await recorder.answer(1), await recorder.answer(3)) == ("echo", "echo")
+
+
+async def test_an_answer_over_the_limit_fails_its_call_alone() -> None:
+    async with serving_raw() as server:
+        SseServer(server)
+        transport = LegacySseTransport(server.url, headers={}, authorizer=None, limit=10_000)
+        async with opened(transport, handshake=False) as recorder:
+            transport.send(request(1, "x" * 100_000))
+            with pytest.raises(ResultTooLarge):
+                await recorder.answer(1)
+            transport.send(request(2, "small"))
+            assert await recorder.answer(2) == "small"
+
+
+async def test_what_is_no_such_server_is_said_at_the_start() -> None:
+    async with serving_raw() as server:
+        error = await start_error(server.url)
+        assert isinstance(error, HttpError)
+        assert error.message == "the server answered HTTP 405 Method Not Allowed"
+        server.handlers["GET"] = lambda _, reply: reply.full("200 OK", b"<h1>Hello</h1>", Content_Type="text/html")
+        error = await start_error(server.url)
+        assert isinstance(error, ProtocolError)
+        assert error.message == "the server answered with text/html rather than MCP: Hello"
+        server.handlers["GET"] = lambda _, reply: reply.full("401 Unauthorized")
+        error = await start_error(server.url)
+        assert isinstance(error, AuthError)
+        assert error.message == "the server wants a login: HTTP 401 Unauthorized"
+        server.handlers["GET"] = lambda _, reply: reply.stream()
+        error = await start_error(server.url)
+        assert isinstance(error, ConnectionLost)
+        assert error.message == "the server ended its stream"
+    error = await start_error(f"http://127.0.0.1:{free_port()}/sse")
+    assert isinstance(error, ConnectionLost)
+    assert error.message.endswith("/sse: connection refused")
+
+
+async def test_an_opening_that_is_given_up_leaves_nothing() -> None:
+    closed = asyncio.Event()
+
+    async def silent(_: Request, reply: Reply) -> None:
+        await reply.stream()
+        await reply.closed()
+        closed.set()
+
+    async with serving_raw({"GET": silent}) as server:
+        transport = sse(server.url)
+        opening = asyncio.ensure_future(transport.open(Recorder()))
+        await server.wait_for("GET")
+        opening.cancel()
+        await transport.aclose()
+        await asyncio.wait_for(closed.wait(), 5)
+        assert opening.cancelled() or opening.done()

@@ -1,0 +1,241 @@
+"""Calls that become tasks, in the stateless era (the extension) and in the handshake era (2025-11-25)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ipymcp import Call, CallCancelled, CallError, CallTimeout, ConnectionLost, Mcp, RpcError, ToolError
+from ipymcp.protocol.wire import Progress
+from tests.bad_servers import PATIENCE, bad, connected, rendered
+from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
+from tests.integration.test_resources import offering
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def mcp(era: str) -> Iterator[Mcp]:
+    with connected({"s": offering(era=era)}) as mcp:
+        yield mcp
+
+
+def begun(call: Call[Any]) -> str:
+    """The id of the task that a call has become."""
+    ended = time.monotonic() + PATIENCE
+    while call.task is None:
+        assert time.monotonic() < ended
+        time.sleep(0.01)
+    return call.task.id
+
+
+def cancelled(mcp: Mcp, task: str) -> bool:
+    """Whether the server hears that the task is cancelled."""
+    ended = time.monotonic() + PATIENCE
+    while task not in mcp.s.counts().data["cancelled"]:
+        if time.monotonic() > ended:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_a_call_that_becomes_a_task_is_one_call_with_progress(mcp: Mcp) -> None:
+    heard: list[Progress] = []
+    result = mcp.s.work.options(on_progress=heard.append)(steps=3)
+    assert (result.text, result.tool, result.server) == ("worked for nobody", "work", "s")
+    assert heard[0].message == "working: step 0"
+    assert [one.progress for one in heard] == sorted(one.progress for one in heard)
+    assert {one.total for one in heard} == {None}
+
+
+def test_it_is_awaited_submitted_and_called_from_many_threads(mcp: Mcp) -> None:
+    async def main() -> list[str]:
+        calls = [mcp.s.work.aio(steps=1) for _ in range(5)]
+        return [result.text for result in await asyncio.gather(*calls)]
+
+    assert asyncio.run(main()) == ["worked for nobody"] * 5
+    with ThreadPoolExecutor(4) as pool:
+        assert [one.text for one in pool.map(lambda _: mcp.s.work(steps=1), range(8))] == ["worked for nobody"] * 8
+    call = mcp.s.work.submit(steps=1)
+    assert call.result(PATIENCE).text == "worked for nobody"
+    assert call.task is not None
+    assert (call.task.status, call.done) == ("completed", True)
+
+
+def test_a_tools_error_and_a_failed_task_are_told_apart(mcp: Mcp) -> None:
+    with pytest.raises(ToolError, match="worked for nobody"):
+        mcp.s.work(steps=1, is_error=True)
+    with pytest.raises(RpcError) as caught:
+        mcp.s.work(steps=1, fail=True)
+    assert str(caught.value) == "s.work: out of ideas"
+    assert caught.value.code == -32603
+
+
+def test_it_is_left_and_picked_up_by_its_id(mcp: Mcp) -> None:
+    call = mcp.s.work.submit(steps=20)
+    task = begun(call)
+    assert call.leave() == task
+    with pytest.raises(CallCancelled) as caught:
+        call.result(PATIENCE)
+    assert rendered(caught.value) == [
+        f"CallCancelled: s.work: call {call.number} was left",
+        f"  its task goes on: mcp.servers['s'].task({task!r})",
+    ]
+    again = mcp.servers["s"].task(task, tool="work")
+    assert again.result(PATIENCE).text == "worked for nobody"
+    assert again.result().tool == "work"
+    assert mcp.s.counts().data["cancelled"] == []
+
+
+def test_a_task_can_be_picked_up_by_two(mcp: Mcp) -> None:
+    task = begun(call := mcp.s.work.submit(steps=5))
+    again = mcp.servers["s"].task(task)
+    assert again.result(PATIENCE).text == call.result(PATIENCE).text == "worked for nobody"
+
+
+def test_only_a_task_can_be_left(mcp: Mcp) -> None:
+    call = mcp.s.counts.submit()
+    call.result(PATIENCE)
+    with pytest.raises(CallError, match=f"call {call.number} is over"):
+        call.leave()
+    with connected({"m": bad("mute=tools/call")}) as other:
+        call = other.m.echo.submit("x")
+        with pytest.raises(CallError) as caught:
+            call.leave()
+        assert rendered(caught.value) == [
+            f"CallError: m.echo: call {call.number} has not become a task",
+            "  only tasks go on without anybody: call.cancel() ends it",
+        ]
+        call.cancel()
+
+
+def test_cancelling_the_call_cancels_the_task(mcp: Mcp) -> None:
+    call = mcp.s.work.submit(forever=True)
+    task = begun(call)
+    assert call.cancel()
+    with pytest.raises(CallCancelled):
+        call.result(PATIENCE)
+    assert cancelled(mcp, task)
+    with pytest.raises(CallCancelled, match="its task was cancelled"):
+        mcp.servers["s"].task(task).result(PATIENCE)
+
+
+def test_an_interrupt_cancels_the_task(mcp: Mcp) -> None:
+    tasks: list[str] = []
+
+    def interrupt(progress: Progress) -> None:
+        tasks.extend(call.task.id for call in mcp.calls if call.task)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        mcp.s.work.options(on_progress=interrupt)(forever=True)
+    assert cancelled(mcp, tasks[0])
+    assert mcp.s.work(steps=1).text == "worked for nobody"
+
+
+def test_a_cancelled_await_cancels_the_task(mcp: Mcp) -> None:
+    async def main() -> str:
+        heard = asyncio.Event()
+        tool = mcp.s.work.options(on_progress=lambda _: heard.set())
+        waiting = asyncio.ensure_future(tool.aio(forever=True))
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+        [task] = [call.task.id for call in mcp.calls if call.task]
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return task
+
+    assert cancelled(mcp, asyncio.run(main()))
+
+
+def test_a_task_that_takes_too_long_is_left_to_itself(mcp: Mcp) -> None:
+    call = mcp.s.work.submit(steps=30)
+    task = begun(call)
+    object.__setattr__(call, "options", call.options.__class__(timeout=30, max_timeout=0.3))
+    with pytest.raises(CallTimeout) as caught:
+        call.result(PATIENCE)
+    assert rendered(caught.value) == [
+        "CallTimeout: s.work: no answer within 0.3 s",
+        f"  its task goes on: mcp.servers['s'].task({task!r})",
+    ]
+    assert mcp.servers["s"].task(task).result(PATIENCE).text == "worked for nobody"
+
+
+def test_what_a_task_asks_for_is_answered(era: str) -> None:
+    asked: list[str] = []
+
+    def answer(question: Any) -> dict[str, str]:
+        asked.append(question.message)
+        return {"name": "Ada"}
+
+    with connected({"s": offering(era=era)}, load=False) as mcp:
+        mcp.on_elicitation(answer)
+        mcp.load({"s": offering(era=era)})
+        assert mcp.s.work(ask=True).text == "worked for Ada"
+    assert asked == ["Who is it for?"]
+
+
+def test_a_task_that_asks_when_nobody_can_be_asked_goes_on(mcp: Mcp) -> None:
+    assert mcp.s.work(ask=True).text == "worked for nobody"
+
+
+def test_a_task_that_asks_for_what_there_is_not_ends_in_two_lines() -> None:
+    with connected({"s": offering()}) as mcp:
+        call = mcp.s.work.submit(ask="sampling")
+        task = begun(call)
+        with pytest.raises(CallError) as caught:
+            call.result(PATIENCE)
+        assert rendered(caught.value) == [
+            "CallError: s.work: the server asks for input it may not ask for: "
+            "sampling/createMessage is not supported by this host",
+            "  a fault of the server",
+        ]
+        assert cancelled(mcp, task)
+
+
+def test_a_task_the_server_does_not_know_ends_in_two_lines(mcp: Mcp) -> None:
+    with pytest.raises(RpcError) as caught:
+        mcp.servers["s"].task("nope").result(PATIENCE)
+    assert rendered(caught.value) == [
+        "RpcError: s.task: its task nope cannot be followed: Task not found",
+        "  the server keeps a task only for some time",
+    ]
+
+
+def test_a_server_without_tasks_says_so() -> None:
+    with connected({"m": bad(era="legacy", ours="legacy")}) as mcp, pytest.raises(CallError) as caught:
+        mcp.servers["m"].task("x")
+    assert rendered(caught.value) == ["CallError: m: has no tasks", "  its calls are answered by their results"]
+
+
+def test_a_server_that_goes_away_names_the_task(mcp: Mcp) -> None:
+    call = mcp.s.work.submit(forever=True)
+    task = begun(call)
+    stop = threading.Thread(target=mcp.stop, args=("s",))
+    stop.start()
+    with pytest.raises(ConnectionLost):
+        call.result(PATIENCE)
+    stop.join()
+    assert task
+
+
+def test_plain_calls_of_the_same_server_are_answered_meanwhile(mcp: Mcp) -> None:
+    call = mcp.s.work.submit(forever=True)
+    begun(call)
+    assert [mcp.s.write(uri="note://a", text="x").text for _ in range(20)] == ["done"] * 20
+    call.cancel()
+
+
+def test_a_server_that_answers_a_task_at_once_is_as_well(era: str) -> None:
+    with connected({"s": offering("poll=1", era=era)}) as mcp:
+        assert mcp.s.work(steps=0).text == "worked for nobody"
