@@ -40,8 +40,6 @@ class Opener:
         self._definition = session.definition
         self._services = services
         self._ways = ways(self._definition)
-        self._expanded = self._definition
-        """With the values that variables have at this start."""
         self._login: OAuth | None = None
 
     async def connect(self, start: Start) -> Link:
@@ -64,10 +62,10 @@ class Opener:
 
     async def _expand(self, start: Start) -> None:
         expanded = await expanded_now(self._session, start, self._services)
-        if self._login is None or expanded != self._expanded:
+        if self._login is None or expanded != self._session.expanded:
             user = SessionUser(self._session, self._services)
             self._login = authorizer(expanded, self._definition.digest(), user, self._services)
-        self._expanded = expanded
+        self._session.expanded = expanded
 
     async def _settle_era(self, way: Way, start: Start) -> Link:
         era = self._definition.era
@@ -106,7 +104,7 @@ class Opener:
 
     async def _open(self, way: Way, era: EraChoice, start: Start) -> Link:
         seconds = self._definition.start_timeout
-        reached = transport(self._expanded, way, self._services, self._login)
+        reached = transport(self._session.expanded, way, self._services, self._login)
         link = Link(self._session, reached, next(self._session.numbers), self._services)
         self._session.use(link)
         hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)

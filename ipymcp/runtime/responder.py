@@ -72,7 +72,7 @@ class SessionResponder:
             for waiting in owed:
                 clocks.enter_context(waiting.owing())
             if method == "roots/list":
-                definition = self._session.definition
+                definition = self._session.expanded
                 folder = folder_of(definition, self._services.folder)
                 return {"roots": self._services.answers.roots_for(definition, folder)}
             if method == "elicitation/create":

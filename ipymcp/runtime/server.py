@@ -59,6 +59,8 @@ class ServerSession:
 
     def __init__(self, definition: ServerDefinition, services: Services) -> None:
         self.definition = definition
+        self.expanded = definition
+        """With the values that variables had at its last start."""
         self.name = definition.name
         self.state = State.DISABLED if definition.disabled else State.STOPPED
         self.catalog: Catalog = catalogs.EMPTY

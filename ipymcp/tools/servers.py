@@ -111,7 +111,7 @@ class Server(Live):
 
     @property
     def state(self) -> str:
-        """`disabled`, `stopped`, `starting`, `ready`, `restarting`, `needs_auth`, `unreachable` or `error`."""
+        """Such as `stopped`, `starting`, `ready` or `error`; the reference lists them all."""
         return self._session.state.value
 
     @property

@@ -260,7 +260,6 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
     [
         ("%mcp load --no-wiat demo", "there is no option --no-wiat; did you mean --no-wait?"),
         ("%mcp load --era new demo", "--era is one of auto, legacy, modern, not 'new'"),
-        ("%mcp load", "what to load? demo, a config file, or NAME -- COMMAND ARG…"),
         ("%mcp load x --", "there is no command after --"),
         ("%mcp call", "which tool? usage: %mcp call [--timeout S] SERVER.TOOL key=value … | {json}"),
         ("%mcp call demo.echo hello", "hello is not key=value"),

@@ -226,6 +226,23 @@ def test_a_projects_own_file_is_written_where_that_is_asked_for_or_it_alone_has_
     assert edits.remove("fs", host, project=True) == file
 
 
+def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(home: Path, host: Host) -> None:
+    theirs = home / "p" / "mcp.json"
+    theirs.write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
+    edits.add("fs", {"command": "x"}, host, project=True)
+    edits.update("evil", {"timeout": 5}, host, project=True)
+    edits.update("fs", {"args": ["y"]}, host, project=True)
+
+    def trusted() -> list[str]:
+        return [name for name, one in host.discovery.read().definitions.items() if host.trusts(one)]
+
+    assert trusted() == ["fs"]
+    document = json.loads(theirs.read_text())
+    document["mcpServers"]["fs"]["args"] = ["z"]
+    theirs.write_text(json.dumps(document))
+    assert trusted() == []
+
+
 # Other hosts
 
 
@@ -336,8 +353,8 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
     monkeypatch.delenv("NONE", raising=False)
     theirs = home / "p" / "opencode.json"
     theirs.write_text(
-        '{"mcp": {"fs": {"type": "local", "command": ["x", "${NONE}"], "environment": {"T": "{env:TOKEN}", "K_KEY": "abc"},'
-        ' "timeout": 5}}}'
+        '{"mcp": {"fs": {"type": "local", "command": ["x", "${NONE}"], "timeout": 5, "environment":'
+        ' {"T": "{env:TOKEN}", "K_KEY": "abc"}}}}'
     )
     own = edits.add("fs", {"command": "mine"}, host, project=False)
     table = explanation("fs", host.discovery.read(), host)

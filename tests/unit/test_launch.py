@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.definition import Scope, ServerDefinition, Source
 from ipymcp.runtime.environment import launch
 
 
@@ -23,16 +23,18 @@ def other_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(program)
 
 
-@pytest.mark.parametrize("origin", ["cell", "script"])
+@pytest.mark.parametrize("scope", ["cell", "script"])
 def test_python_typed_in_a_notebook_or_script_is_its_own_interpreter(
-    origin: str, other_python: str, tmp_path: Path
+    scope: Scope, other_python: str, tmp_path: Path
 ) -> None:
-    definition = ServerDefinition(name="time", command="python", args=("-m", "mcp_server_time"), origin=origin)
+    definition = ServerDefinition(
+        name="time", command="python", args=("-m", "mcp_server_time"), source=Source(scope=scope)
+    )
 
     assert launch(definition, str(tmp_path)).argv == [sys.executable, "-m", "mcp_server_time"]
 
 
 def test_python_in_a_file_shared_with_other_hosts_is_that_of_the_path(other_python: str, tmp_path: Path) -> None:
-    definition = ServerDefinition(name="time", command="python", origin=str(tmp_path / "mcp.json"))
+    definition = ServerDefinition(name="time", command="python", source=Source(scope="named"))
 
     assert launch(definition, str(tmp_path)).argv == [other_python]
