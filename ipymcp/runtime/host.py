@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.policy.pinning import Lock
+    from ipymcp.policy.rules import Caller
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.catalog import Catalog, ToolEntry
 
@@ -303,6 +304,10 @@ class Host:
         ):
             session.remember(self.state.known.catalog(session.digest))
         return session.catalog
+
+    def is_denied(self, session: ServerSession, entry: ToolEntry, caller: Caller = "user") -> bool:
+        """Whether policy keeps a tool from a caller, whatever is answered."""
+        return self.guard.policy.verdict(entry, session.rights, caller).decision == "deny"
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

@@ -133,6 +133,8 @@ class Database:
         future: Future[T] = Future()
 
         def job() -> None:
+            if not future.set_running_or_notify_cancel():  # nobody waits for it any more
+                return
             try:
                 future.set_result(self._perform(function))
             except BaseException as error:

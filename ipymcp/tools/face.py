@@ -69,7 +69,7 @@ class Mcp(Live):
     @property
     def tools(self) -> Toolset:
         """All tools now available; called with patterns, a selection: `mcp.tools("fs.*", "!*.write_*")`."""
-        return Toolset(self._host, self._factory, self._filters, ())
+        return Toolset(self._host, self._factory, ())
 
     @property
     def resources(self) -> AllResources:

@@ -85,11 +85,11 @@ class ServerTools(Live):
         return self._table()._repr_mimebundle_(include, exclude)
 
     def _table(self) -> Table:
-        session, factory, filters = self._session(), self._mcp._factory, self._mcp._filters
+        session, factory, host = self._session(), self._mcp._factory, self._mcp._host
         session.look_at_tools()
-        entries = self._mcp._host.browse(session).tools.values()
+        entries = host.browse(session).tools.values()
         note = not_running(session, anything=bool(entries)) if session.client is None else ""
-        shown = [entry for entry in entries if filters.forbidding(entry) is None]
+        shown = [entry for entry in entries if not host.is_denied(session, entry)]
         hidden = len(entries) - len(shown)
         return tool_table(shown, factory, title=f"{self._name}: tools", note=f"{hidden} disabled" if hidden else note)
 

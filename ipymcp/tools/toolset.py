@@ -13,7 +13,7 @@ from ipymcp.tools.tables import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ipymcp.policy.filters import Filters
+    from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.tools.schema import Parameter
@@ -25,31 +25,32 @@ __all__ = ["Toolset", "tool_table"]
 class Toolset(Listing):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
-    Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled tools are
-    in no selection, and only servers that are ready, or lazy, have tools.
+    Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled and denied
+    tools are in no selection, and only servers that are ready, or lazy, have tools.
     """
 
-    def __init__(
-        self, host: Host, factory: ToolFactory, filters: Filters, selections: tuple[tuple[str, ...], ...]
-    ) -> None:
+    def __init__(self, host: Host, factory: ToolFactory, selections: tuple[tuple[str, ...], ...]) -> None:
         self._host = host
         self._factory = factory
-        self._filters = filters
         self._selections = selections
 
     def __call__(self, *patterns: str) -> Toolset:
         """A narrower selection."""
-        return Toolset(self._host, self._factory, self._filters, (*self._selections, patterns)) if patterns else self
+        return Toolset(self._host, self._factory, (*self._selections, patterns)) if patterns else self
 
     @property
     def entries(self) -> list[ToolEntry]:
         """What the catalogs now have of it."""
+        return self._entries("user")
+
+    def _entries(self, caller: Caller) -> list[ToolEntry]:
+        host = self._host
         return [
             entry
-            for session in self._host.sessions.values()
+            for session in host.sessions.values()
             if session.client is not None or session.is_lazy
             for entry in session.catalog.tools.values()
-            if self._selects(entry)
+            if not host.is_denied(session, entry, caller) and all(selects(one, entry) for one in self._selections)
         ]
 
     @property
@@ -59,8 +60,9 @@ class Toolset(Listing):
 
     @property
     def model_names(self) -> dict[str, str]:
-        """What a model calls each: `{server__tool: server.tool}`."""
-        return {model_name(entry.server, entry.name): f"{entry.server}.{entry.name}" for entry in self.entries}
+        """What a model calls each that it may see: `{server__tool: server.tool}`. Changed tools are not among them."""
+        seen = self._entries("model")
+        return {model_name(entry.server, entry.name): f"{entry.server}.{entry.name}" for entry in seen}
 
     def __iter__(self) -> Iterator[Tool]:
         return (self._factory.tool(entry) for entry in self.entries)
@@ -81,11 +83,6 @@ class Toolset(Listing):
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
         raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
-
-    def _selects(self, entry: ToolEntry) -> bool:
-        if self._filters.forbidding(entry) is not None:
-            return False
-        return all(selects(patterns, entry) for patterns in self._selections)
 
     @property
     def table(self) -> Table:

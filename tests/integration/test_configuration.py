@@ -102,8 +102,8 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     for word in ("load", "start", "restart"):
         [message, hint] = error(kernel, f"%mcp {word} evil")
         assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
-        run = f"%mcp load {folder}/.mcp.json evil"
-        assert hint == f"  %mcp config explain evil shows what it would run; {run} runs it · in: %mcp {word} evil"
+        assert hint.startswith("  %mcp start evil asks; IPYMCP_TRUST=")
+        assert hint.endswith(f" where nobody can be asked · in: %mcp {word} evil")
     [message, _] = error(kernel, "mcp.github.env()")
     assert message == f"TrustError: github: needs your trust: {folder}/.mcp.json {why}"
     assert list(marks.iterdir()) == []
