@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import nbformat
+import papermill
 import pytest
 
 from tests.conftest import StartKernel
@@ -99,6 +103,25 @@ def test_with_nobody_to_ask_a_projects_server_does_not_run(started: Start) -> No
     assert failed(kernel, "%mcp start bad", ask=False)[0] == first
     assert failed(kernel, "mcp.bad.anything()", ask=False)[0] == first
     assert not marker.exists()
+
+
+def test_papermill_fails_closed_and_goes_on_where_the_environment_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_PATH", str(Path(sys.prefix) / "share" / "jupyter"))
+    write(tmp_path / "mcp.json", {"alpha": demo()})
+    cells = ["%load_ext ipymcp", "%mcp load alpha", "print(mcp.alpha.echo('ran'))"]
+    before, after = tmp_path / "before.ipynb", tmp_path / "after.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells]), before)
+    run_it = partial(papermill.execute_notebook, before, after, cwd=tmp_path, progress_bar=False, kernel_name="python3")
+    with pytest.raises(papermill.PapermillExecutionError) as caught:
+        run_it()
+    [digest] = re.findall(r"IPYMCP_TRUST=(\w{12}) ", str(caught.value))
+    assert "TrustError: alpha: needs your trust" in str(caught.value)
+    monkeypatch.setenv("IPYMCP_TRUST", digest)
+    assert run_it().cells[2].outputs[0].text == "ran\n"
 
 
 def test_a_question_that_is_interrupted_runs_nothing(started: Start) -> None:
