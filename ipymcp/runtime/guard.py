@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ipymcp.policy.approvals import Approvals, Wish
-from ipymcp.policy.pinning import Pinning
 from ipymcp.policy.policy import Policy
-from ipymcp.policy.remembered import Remembered
-from ipymcp.policy.scan import scan
-from ipymcp.policy.trust import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ipymcp.policy.approvals import Approvals
+    from ipymcp.policy.pinning import Pinning
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.policy.remembered import Remembered
     from ipymcp.policy.rules import Verdict
     from ipymcp.policy.scan import Finding
+    from ipymcp.policy.trust import Trust
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.calling import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -45,21 +45,40 @@ class Guard:
 
     def __init__(self, loop: BackgroundLoop, desk: Desk, database: Callable[[], Database]) -> None:
         self.policy = Policy()
-        self.trust = Trust(database, self._ask_trust)
-        self.pinning = Pinning(self.policy, database)
         self.notify: Callable[[str], None] = _silently
         """Tells a person who calls, in one line."""
         self._loop = loop
         self._desk = desk
         self._database = database
-        self._approvals = Approvals(self.policy, self.remembered, self._ask_approval)
         self.findings: dict[str, tuple[Finding, ...]] = {}
         """What the scan found conspicuous, by server."""
         self._read = float("-inf")
         self._notified: set[str] = set()
 
+    @cached_property
+    def trust(self) -> Trust:
+        """Which servers may run."""
+        from ipymcp.policy.trust import Trust
+
+        return Trust(self._database, self._ask_trust)
+
+    @cached_property
+    def pinning(self) -> Pinning:
+        """Whether tools are what they were."""
+        from ipymcp.policy.pinning import Pinning
+
+        return Pinning(self.policy, self._database)
+
+    @cached_property
+    def _approvals(self) -> Approvals:
+        from ipymcp.policy.approvals import Approvals
+
+        return Approvals(self.policy, self.remembered, self._ask_approval)
+
     def remembered(self) -> Remembered:
         """The rules that outlive the kernel."""
+        from ipymcp.policy.remembered import Remembered
+
         return Remembered(self._database())
 
     async def refresh(self) -> None:
@@ -84,6 +103,8 @@ class Guard:
         rights = session.rights
         verdict = self.policy.check(entry, rights, options.caller, options.turn)
         if verdict.decision == "ask":
+            from ipymcp.policy.approvals import Wish
+
             wish = Wish(entry, rights, options.caller, options.turn, arguments)
             return lambda: self._approvals.obtain(wish)
         if verdict.notice:
@@ -96,6 +117,8 @@ class Guard:
         Raises:
             PolicyError: The server is starting, and is not what the lock file says.
         """
+        from ipymcp.policy.scan import scan
+
         for name in await self.pinning.compare(
             session.rights.digest, session.name, tools, starting=session.client is None
         ):

@@ -141,3 +141,15 @@ def test_what_is_no_time_is_refused() -> None:
     with pytest.raises(McpError) as caught:
         moment("yesterday")
     assert caught.value._two_lines() == ["McpError: 'yesterday' is no time", "  10m, 2h, 3d, or 2026-11-21 14:00"]
+
+
+def test_keeping_a_call_costs_its_thread_next_to_nothing(history: History) -> None:
+    raw = msgspec.Raw(b'{"content":[]}')
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(2000):
+            history.add(Record(0.0, time.monotonic(), "user", "fs", "read", b"{}", 14, raw, None, history.cell()))
+        best = min(best, (time.perf_counter() - began) / 2000)
+        history._pending.clear()
+    assert best < 7e-6  # 3 % of the quickest call from a cell

@@ -1,0 +1,148 @@
+"""Consent to calls: one question for those asked for at once, and what each answer is good for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp.errors import PolicyError
+from ipymcp.policy.approvals import Approvals, Wish
+from ipymcp.policy.policy import Policy
+from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion
+from ipymcp.policy.remembered import Remembered
+from ipymcp.policy.rules import Rights
+from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.runtime.catalog import ToolEntry
+from ipymcp.state.db import Database
+
+RIGHTS = Rights("d1")
+
+
+class Asked:
+    """A policy, and a user who gives these answers in turn."""
+
+    def __init__(self, database: Database, *answers: ApprovalAnswer | None) -> None:
+        self.policy = Policy()
+        self.questions: list[ApprovalQuestion] = []
+        self._answers = list(answers)
+        self._database = database
+        self.approvals = Approvals(self.policy, lambda: Remembered(database), self._answer)
+
+    async def _answer(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        self.questions.append(question)
+        return self._answers.pop(0)
+
+    async def want(self, *tools: str, turn: str = "") -> list[str]:
+        """Want these at once, and give those that may be called; what policy allows already is not asked about."""
+        wishes = [Wish(entry(tool), RIGHTS, "model", turn, b"{}") for tool in tools]
+        outcomes = await asyncio.gather(*map(self._want, wishes), return_exceptions=True)
+        return [tool for tool, outcome in zip(tools, outcomes, strict=True) if outcome is None]
+
+    async def _want(self, wish: Wish) -> None:
+        if self.policy.check(wish.entry, wish.rights, wish.caller, wish.turn).decision == "ask":
+            await self.approvals.obtain(wish)
+
+
+def entry(tool: str) -> ToolEntry:
+    return ToolEntry("fs", tool, ToolDefinition(tool))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    database = Database(tmp_path / "state.db")
+    yield database
+    database.close(5)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_calls_asked_for_at_once_are_one_question(database: Database) -> None:
+    async def test() -> None:
+        asked = Asked(database, "once", "no")
+        assert await asked.want("read", "write", "read") == ["read", "write", "read"]
+        assert [call.tool for call in asked.questions[0].calls] == ["read", "write", "read"]
+        assert await asked.want("read") == []
+        assert len(asked.questions) == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("answer", "same", "other"),
+    [("notebook", True, False), ("server", True, True), ("always", True, False), ("answer", True, False)],
+)
+def test_an_answer_is_good_for_what_it_says(database: Database, answer: Any, same: bool, other: bool) -> None:
+    async def test() -> None:
+        asked = Asked(database, answer, "no", "no")
+        assert await asked.want("read", turn="1") == ["read"]
+        assert (await asked.want("read", turn="1") == ["read"]) is same
+        assert (await asked.want("write", turn="1") == ["write"]) is other
+
+    run(test)
+
+
+def test_the_rest_of_an_answer_is_offered_only_where_there_is_one(database: Database) -> None:
+    async def test() -> None:
+        asked = Asked(database, "once", "once")
+        await asked.want("read")
+        await asked.want("read", turn="1")
+        assert ["answer" in question.answers for question in asked.questions] == [False, True]
+
+    run(test)
+
+
+def test_never_and_always_are_for_every_kernel(database: Database) -> None:
+    async def test() -> None:
+        assert await Asked(database, "always").want("read") == ["read"]
+        assert await Asked(database, "never").want("write") == []
+        later = Asked(database)
+        assert await later.want("read", "write") == ["read"]
+        assert later.questions == []
+
+    run(test)
+
+
+def test_an_answer_about_a_tool_named_like_a_glob_is_for_that_tool(database: Database) -> None:
+    async def test() -> None:
+        assert await Asked(database, "always").want("*") == ["*"]
+        assert await Asked(database, "no").want("delete") == []
+
+    run(test)
+
+
+def test_where_nobody_answers_the_rule_is_named(database: Database) -> None:
+    async def test() -> None:
+        with pytest.raises(PolicyError) as caught:
+            await Asked(database, None).approvals.obtain(Wish(entry("read"), RIGHTS, "model", "", b"{}"))
+        assert caught.value._two_lines() == [
+            'PolicyError: fs.read: needs your consent by the rule "ask * (a model\'s call)", and nobody answered',
+            "  %mcp policy allow fs.read",
+        ]
+
+    run(test)
+
+
+def test_who_stops_waiting_is_not_asked_about(database: Database) -> None:
+    async def test() -> None:
+        asked = Asked(database, "once")
+        given_up = asyncio.ensure_future(asked.want("write"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        assert await asked.want("read") == ["read"]
+        assert [call.tool for question in asked.questions for call in question.calls] == ["read"]
+
+    run(test)
+
+
+def test_a_question_that_fails_leaves_nobody_waiting(database: Database) -> None:
+    async def test() -> None:
+        with pytest.raises(PolicyError, match="could not be asked about"):
+            await Asked(database).approvals.obtain(Wish(entry("read"), RIGHTS, "model", "", b"{}"))
+
+    run(test)
