@@ -24,10 +24,8 @@ from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
-from ipymcp.runtime.task_calls import TaskCall
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.oauth.store import TokenStore
     from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.runtime.task_calls import TaskCall
 
 __all__ = ["Host"]
 
@@ -136,6 +136,8 @@ class Host:
             if not definition.disabled:
                 old.start()
             return old
+        from ipymcp.runtime.server import ServerSession  # with the whole protocol: %load_ext does without
+
         session = ServerSession(definition, self._services)
         self.sessions = {**self.sessions, definition.name: session}
         if not definition.disabled:
@@ -257,6 +259,8 @@ class Host:
         client = session.require()
         if not client.takes_tasks:
             raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
+        from ipymcp.runtime.task_calls import TaskCall
+
         call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
         call.submit()
         return call

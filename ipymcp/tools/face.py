@@ -10,7 +10,6 @@ from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import Filters, is_named
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
-from ipymcp.tools.asked import gather
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
@@ -172,6 +171,8 @@ class Mcp(Live):
             ServerError: A server asked for by name did not start.
             ConfigError: A file or definition is wrong.
         """
+        from ipymcp.tools.asked import gather
+
         definitions, named = gather(what, self._host)
         await self._host.load(definitions, wait=wait)
         for name in named if wait else ():
