@@ -6,9 +6,10 @@ was answered "always" and "never", what was said in this notebook. Read-only mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,8 +37,7 @@ CALLERS: tuple[Caller, ...] = ("user", "model", "app")
 _OTHERS: tuple[Caller, ...] = ("model", "app")
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """What a server's definition says of its tools.
 
     Attributes:
@@ -69,8 +69,7 @@ def rights_of(definition: ServerDefinition, digest: str = "") -> Rights:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule.
 
     Attributes:
@@ -104,8 +103,7 @@ USUAL = frozenset(str(rule) for rule in _DEFAULTS.values())
 """The rules where no other is about a tool, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What was decided and why.
 
     Attributes:

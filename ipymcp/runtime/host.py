@@ -27,10 +27,8 @@ from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.server import ServerSession
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
-from ipymcp.runtime.task_calls import TaskCall
 from ipymcp.state.history import History
 from ipymcp.state.store import Store
 from ipymcp.version import __version__
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.catalog import Catalog, ToolEntry
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.runtime.task_calls import TaskCall
 
 __all__ = ["Host"]
 
@@ -180,6 +180,8 @@ class Host:
             if not (definition.disabled or (definition.lazy and old.is_lazy)):
                 old.start()
             return old
+        from ipymcp.runtime.server import ServerSession  # with the whole protocol: %load_ext does without
+
         session = ServerSession(definition, self._services)
         self.state.known.loaded(definition)
         is_lazy = definition.lazy and not definition.disabled and await session.be_lazy()
@@ -336,6 +338,8 @@ class Host:
         client = session.require()
         if not client.takes_tasks:
             raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
+        from ipymcp.runtime.task_calls import TaskCall
+
         call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
         call.submit()
         return call

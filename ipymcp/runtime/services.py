@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ipymcp.protocol.transports.process import Grace
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Services", "Timing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """How patient a host is with its servers, in seconds."""
 
     retries: tuple[float, ...] = (1.0, 2.0, 4.0)
@@ -42,11 +42,10 @@ class Timing:
     """Between two looks at a remote server that cannot be reached."""
     check: float = 10.0
     """For the answer to such a look."""
-    grace: Grace = field(default_factory=Grace)
+    grace: Grace = msgspec.field(default_factory=Grace)
 
 
-@dataclass
-class Services:
+class Services(msgspec.Struct, eq=False):
     """What all sessions of a host share."""
 
     loop: BackgroundLoop
@@ -65,7 +64,7 @@ class Services:
     """What may run, and what may be called."""
     store: Store
     """What outlives the kernel."""
-    inputs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    inputs: dict[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
     """What the user gave for `${input:ID}`, by document and id."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 

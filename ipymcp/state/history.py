@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import Struct
 
 from ipymcp.masking import mask
 from ipymcp.protocol import wire
@@ -60,8 +61,7 @@ class Record(NamedTuple):
     cell: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One call as it was kept.
 
     Attributes:

@@ -11,7 +11,6 @@ from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import is_named
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
-from ipymcp.tools.asked import gather
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
@@ -226,6 +225,8 @@ class Mcp(Live):
             ServerError: A server asked for by name did not start.
             ConfigError: A file or definition is wrong.
         """
+        from ipymcp.tools.asked import gather
+
         asked = gather(what, self._host)
         for line in asked.notices:
             logging.getLogger("ipymcp.config").warning("%s", line)

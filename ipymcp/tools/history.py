@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,7 @@ class CallHistory(Table):
         """Everything that was kept, as a DataFrame."""
         from ipymcp.tools.frames import to_frame
 
-        names = [field.name for field in fields(Entry) if field.name != "time"]
+        names = [name for name in Entry.__struct_fields__ if name != "time"]
         columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
         return to_frame(columns | {name: [_plain(getattr(e, name)) for e in self.entries] for name in names}, "")
 

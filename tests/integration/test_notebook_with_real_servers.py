@@ -25,7 +25,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Kerne
         loaded = kernel.run("%mcp load ./mcp.json")
         assert loaded.error is None
         assert "\n".join(display["text/plain"] for display in loaded.displays).splitlines() == [
-            "✓ everything: ready, 13 tools",
+            "✓ everything: ready, 16 tools",
             "✓ filesystem: ready, 14 tools",
             "✓ time: ready, 2 tools",
             "✓ git: ready, 12 tools",
@@ -37,7 +37,7 @@ def test_the_table_and_the_tools_are_shown(notebook: kernels.Kernel) -> None:
     table = notebook.run("%mcp").result
     assert table is not None
     assert [line.split() for line in table["text/plain"].splitlines()[2:]] == [
-        ["everything", "ready", "2025-11-25", "13", "0"],
+        ["everything", "ready", "2025-11-25", "16", "0"],
         ["filesystem", "ready", "2025-11-25", "14", "0"],
         ["time", "ready", "2026-07-28", "2", "0"],
         ["git", "ready", "2026-07-28", "12", "0"],
