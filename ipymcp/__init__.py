@@ -51,8 +51,9 @@ if TYPE_CHECKING:
     from ipymcp.runtime.calls import Call
     from ipymcp.tools.connect import aconnect, connect
     from ipymcp.tools.face import Mcp
-    from ipymcp.tools.prompts import PromptResult
+    from ipymcp.tools.prompts import PromptResult, Prompts
     from ipymcp.tools.readings import ResourceResult
+    from ipymcp.tools.resources import Resources
     from ipymcp.tools.results import ToolResult
     from ipymcp.tools.subscription import Subscription
     from ipymcp.tools.tool import Tool
@@ -70,7 +71,9 @@ __all__ = [
     "Tool",
     "Toolset",
     "ToolResult",
+    "Prompts",
     "ResourceResult",
+    "Resources",
     "PromptResult",
     "Subscription",
     "Call",
@@ -106,7 +109,9 @@ _HOMES = {
     "Tool": "ipymcp.tools.tool",
     "Toolset": "ipymcp.tools.toolset",
     "ToolResult": "ipymcp.tools.results",
+    "Prompts": "ipymcp.tools.prompts",
     "ResourceResult": "ipymcp.tools.readings",
+    "Resources": "ipymcp.tools.resources",
     "PromptResult": "ipymcp.tools.prompts",
     "Subscription": "ipymcp.tools.subscription",
     "Call": "ipymcp.runtime.calls",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["Live"]
+if TYPE_CHECKING:
+    from ipymcp.tools.tables import Table
+
+__all__ = ["Listing", "Live"]
 
 L = TypeVar("L", bound="Live")
 
@@ -23,3 +27,23 @@ class Live:
             f"{type(self).__qualname__!r} lives in this process, with its MCP servers, and cannot be pickled:"
             " call it from threads, or load the servers in the other process with ipymcp.connect"
         )
+
+
+class Listing(Live):
+    """What is shown as a table."""
+
+    @property
+    @abstractmethod
+    def table(self) -> Table:
+        """What is shown."""
+
+    @property
+    def df(self) -> Any:
+        """The table as a DataFrame."""
+        return self.table.df
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self.table._repr_mimebundle_(include, exclude)

@@ -13,7 +13,7 @@ from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.names import nearest
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import look, look_at_all, look_quickly, selects
 from ipymcp.tools.tables import Table
 
@@ -177,7 +177,7 @@ class Prompt(Live):
         return f"{self.server}.prompts.{self._entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
 
-class Prompts(Live):
+class Prompts(Listing):
     """The prompts of one server, as functions: `mcp.SERVER.prompts.NAME(…)`, or `["NAME"]` by the prompt's own name."""
 
     def __init__(self, host: Host, server: str) -> None:
@@ -230,22 +230,11 @@ class Prompts(Live):
         return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no prompts")
 
     @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
-
-    @property
     def _session(self) -> ServerSession:
         return self._host.find(self._server)
 
 
-class AllPrompts(Live):
+class AllPrompts(Listing):
     """The prompts of all servers that are ready, a table when shown: `mcp.prompts`, `mcp.prompts("fs.*")`.
 
     Patterns are globs over the server, `server.prompt` and the prompt; the last that matches decides, `!` denies.
@@ -272,17 +261,6 @@ class AllPrompts(Live):
         rows = [_row(entry, f"{entry.server}.{entry.alias}") for entry in entries]
         empty = [] if rows else ["no prompts here"]
         return Table(_COLUMNS, rows, title="MCP prompts", note=" · ".join(empty + notes))
-
-    @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
 
     def _look(self) -> tuple[list[PromptEntry], list[str]]:
         catalogs, notes = look_at_all(self._host, "prompts")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.runtime.names import nearest
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import look, look_at_all, look_quickly, selects
 from ipymcp.tools.readings import ResourceResult
 from ipymcp.tools.subscription import Subscription
@@ -131,7 +131,7 @@ class Resource(Live):
         return "" if self.name == self.uri else self.name
 
 
-class Resources(Live):
+class Resources(Listing):
     """The resources of one server: `mcp.SERVER.resources["URI"].read()`, and its templates by their URI template.
 
     Shown, it is a table; `.df` is that as a DataFrame. Iterating gives the resources, not the templates.
@@ -189,17 +189,6 @@ class Resources(Live):
         rows = _rows(look(self._host, session, "resources", "templates"))
         return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no resources")
 
-    @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
-
     def _ipython_key_completions_(self) -> list[str]:
         catalog = look_quickly(self._host, self._session, "resources", "templates")
         return [*catalog.resources, *catalog.templates]
@@ -224,7 +213,7 @@ class Resources(Live):
         return self._host.find(self._server)
 
 
-class AllResources(Live):
+class AllResources(Listing):
     """The resources of all servers that are ready, a table when shown: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
 
     Patterns are globs over the server, `server.uri`, the URI and the name; the last that matches decides, `!` denies.
@@ -263,17 +252,6 @@ class AllResources(Live):
         ]
         empty = [] if rows else ["no resources here"]
         return Table(self.COLUMNS, rows, title="MCP resources", note=" · ".join(empty + notes))
-
-    @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
 
     def _selects(self, server: str, uri: str, name: str) -> bool:
         return selects(self._patterns, (server, f"{server}.{uri}", uri, name))

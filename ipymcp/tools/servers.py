@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.states import State
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.tables import Table
 from ipymcp.tools.toolset import tool_table
 
@@ -190,7 +190,7 @@ class Server(Live):
         return " · ".join(part for part in (self.name, self.state, self.protocol_version, tools, self.error) if part)
 
 
-class Servers(Live):
+class Servers(Listing):
     """The servers of this notebook, by name: `mcp.servers["SERVER"]` has state, logs, start, stop, restart."""
 
     COLUMNS = ("server", "state", "era", "tools", "calls", "last error")
@@ -229,17 +229,6 @@ class Servers(Live):
         ]
         note = "" if rows else "no servers yet: %mcp load demo"
         return Table(self.COLUMNS, rows, title="MCP servers", note=note)
-
-    @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
 
 
 def _state(session: ServerSession) -> str:

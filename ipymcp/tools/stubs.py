@@ -27,11 +27,15 @@ _HEADER: Final = '''\
 from collections.abc import Callable
 from typing import {typing}
 
-from ipymcp import Call, ToolResult
+from ipymcp import Call, Prompts, Resources, ToolResult
 '''
 _OPTIONS: Final = """\
     def options(
-        self, *, timeout: float | None = ..., on_progress: Callable[..., object] | None = ...
+        self,
+        *,
+        timeout: float | None = ...,
+        on_progress: Callable[..., object] | None = ...,
+        as_task: bool | None = ...,
     ) -> Self: ..."""
 
 
@@ -46,7 +50,7 @@ def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
     blocks: list[str] = []
     classes: dict[str, str] = {}
     for server, tools in servers.items():
-        members: dict[str, str] = {}
+        members = {"resources": "Resources", "prompts": "Prompts"}
         for attribute, description, schema in tools:
             name = names.new(f"{server}_{attribute}")
             blocks += _tool(name, description, schema, names)
@@ -70,7 +74,9 @@ class _Names:
             "Callable",
             "Literal",
             "NotRequired",
+            "Prompts",
             "Required",
+            "Resources",
             "Self",
             "ToolResult",
             "TypedDict",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
 from ipymcp.runtime.names import model_name, nearest
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Toolset", "tool_table"]
 
 
-class Toolset(Live):
+class Toolset(Listing):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
     Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled tools are
@@ -97,17 +97,6 @@ class Toolset(Live):
         entries = self.entries
         empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
         return tool_table(entries, self._factory, title="MCP tools", note=" · ".join(empty + moving))
-
-    @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
 
 
 def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:

@@ -119,7 +119,10 @@ def test_a_stub_declares_each_server_and_tool() -> None:
         "    def __call__(_self, /, *, self: str | None = ..., arguments: Any = ..., **_arguments: Any) "
         "-> ToolResult: ...\n"
     ) in text
-    assert "class Fs:\n    read_file: FsReadFile\n    read_file_: FsReadFile2\n    odd: FsOdd\n" in text
+    assert (
+        "class Fs:\n    resources: Resources\n    prompts: Prompts\n"
+        "    read_file: FsReadFile\n    read_file_: FsReadFile2\n    odd: FsOdd\n"
+    ) in text
     assert "class Servers:\n    fs: Fs\n    any: Any2\n    _1: Mcp1\n" in text
     assert text.endswith("mcp: Servers\n")
 
@@ -130,7 +133,8 @@ def test_a_type_checker_accepts_the_stub_and_checks_calls_with_it(tmp_path: Path
         pytest.skip("pyright is not installed")
     package = tmp_path / "ipymcp"
     package.mkdir()
-    (package / "__init__.pyi").write_text("class ToolResult: ...\nclass Call: ...\n")
+    names = ("Call", "Prompts", "Resources", "ToolResult")
+    (package / "__init__.pyi").write_text("".join(f"class {name}: ...\n" for name in names))
     (tmp_path / "tools.pyi").write_text(stub(servers()))
     (tmp_path / "use.py").write_text(
         "from tools import mcp\n"
