@@ -9,8 +9,9 @@ Source: MCP 2025-11-25 lifecycle; 2026-07-28 basic (the `_meta` fields) and vers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from ipymcp.protocol import wire
 
@@ -28,8 +29,7 @@ _LOG_LEVEL = b"info"
 _TOKEN = b'"progressToken":'
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who we say we are."""
 
     name: str
@@ -41,8 +41,7 @@ class Identity:
         return {"name": self.name, "version": self.version}
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
+class Era(msgspec.Struct, frozen=True):
     """How requests are dressed once the version is known."""
 
     kind: Literal["handshake", "stateless"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,7 @@ class Presenter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
+class CallOptions(msgspec.Struct, frozen=True):
     """How one call is made.
 
     Attributes:
@@ -50,14 +50,13 @@ class CallOptions:
         """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
         options = self
         if timeout is not None:
-            options = replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
+            options = msgspec.structs.replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
         if as_task is not None:
-            options = replace(options, as_task=as_task)
-        return options if on_progress is None else replace(options, on_progress=on_progress)
+            options = msgspec.structs.replace(options, as_task=as_task)
+        return options if on_progress is None else msgspec.structs.replace(options, on_progress=on_progress)
 
 
-@dataclass(slots=True)
-class CallServices:
+class CallServices(msgspec.Struct, eq=False):
     """What all calls of a host share."""
 
     loop: BackgroundLoop

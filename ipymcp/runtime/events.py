@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Events", "OffersChanged", "ServerChanged", "ToolsChanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChanged:
+class ServerChanged(msgspec.Struct, frozen=True):
     """A server is in another state, or there is news of the one it is in."""
 
     server: str
@@ -20,8 +20,7 @@ class ServerChanged:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsChanged:
+class ToolsChanged(msgspec.Struct, frozen=True):
     """A server has other tools than before; names as the server has them."""
 
     server: str
@@ -29,8 +28,7 @@ class ToolsChanged:
     removed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffersChanged:
+class OffersChanged(msgspec.Struct, frozen=True):
     """A server says that it has other resources or prompts than before; who shows them looks again."""
 
     server: str

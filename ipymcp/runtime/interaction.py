@@ -8,8 +8,9 @@ that names no call goes to the oldest wait there is, the main thread's first. Wh
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,8 +33,7 @@ T = TypeVar("T")
 Action = Literal["accept", "decline", "cancel"]
 
 
-@dataclass(frozen=True, slots=True)
-class FormQuestion:
+class FormQuestion(msgspec.Struct, frozen=True):
     """A server wants some values (elicitation, form mode)."""
 
     server: str
@@ -45,8 +45,7 @@ class FormQuestion:
     """The object it wants, as JSON Schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class UrlQuestion:
+class UrlQuestion(msgspec.Struct, frozen=True):
     """A server wants the user to visit an address (elicitation, URL mode)."""
 
     server: str
@@ -63,8 +62,7 @@ class Redirected(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LoginQuestion:
+class LoginQuestion(msgspec.Struct, frozen=True):
     """A server wants the user to log in, in a browser."""
 
     server: str
@@ -78,8 +76,7 @@ class LoginQuestion:
     """Where the browser comes back; None if only the user can say where it went."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What the user answered to a server's question."""
 
     action: Action

@@ -14,8 +14,9 @@ import asyncio
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from ipymcp.errors import McpError
 from ipymcp.protocol import pages
@@ -47,13 +48,12 @@ _MOST_BYTES = 20_000_000
 """What is kept of reads, of one server."""
 
 
-@dataclass(slots=True)
-class _List:
+class _List(msgspec.Struct):
     """How fresh one list is."""
 
     is_known: bool = False
     fresh_until: float = 0.0
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     """Who looks while it is being read waits for the same reading."""
 
 

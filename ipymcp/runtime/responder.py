@@ -6,8 +6,9 @@ Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, clie
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ipymcp.errors import RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
@@ -32,8 +33,7 @@ _INTERNAL = -32603
 _METHOD_NOT_FOUND = -32601
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingRequest:
+class SamplingRequest(msgspec.Struct, frozen=True):
     """A server wants a model's words."""
 
     server: str
@@ -43,8 +43,11 @@ class SamplingRequest:
     """`role` and `content`, as the protocol has them."""
     system_prompt: str | None
     max_tokens: int | None
-    params: dict[str, Any] = field(repr=False)
+    params: dict[str, Any]
     """All of the request's params: `modelPreferences`, `temperature`, `stopSequences`, …"""
+
+    def __repr__(self) -> str:
+        return f"<SamplingRequest of {self.server}, {len(self.messages)} messages>"
 
 
 class SessionResponder:

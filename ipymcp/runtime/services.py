@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ipymcp.protocol.transports.process import Grace
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Services", "Timing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """How patient a host is with its servers, in seconds."""
 
     retries: tuple[float, ...] = (1.0, 2.0, 4.0)
@@ -45,11 +45,10 @@ class Timing:
     """Between two looks at a remote server that cannot be reached."""
     check: float = 10.0
     """For the answer to such a look."""
-    grace: Grace = field(default_factory=Grace)
+    grace: Grace = msgspec.field(default_factory=Grace)
 
 
-@dataclass
-class Services:
+class Services(msgspec.Struct, eq=False):
     """What all sessions of a host share."""
 
     loop: BackgroundLoop
@@ -70,9 +69,9 @@ class Services:
     """Where `${secret:NAME}` come from."""
     token_store: TokenStore | None = None
     """Where logins are kept; made at the first, in memory, where none is given."""
-    inputs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    inputs: dict[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
     """What the user gave for `${input:ID}`, by document and id."""
-    eras: dict[str, EraChoice] = field(default_factory=dict[str, "EraChoice"])
+    eras: dict[str, EraChoice] = msgspec.field(default_factory=dict[str, "EraChoice"])
     """The era each definition answered in, by its digest."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from ipymcp.errors import CallError, ConnectionLost, McpError, ServerError
 from ipymcp.protocol import resources as requests
@@ -34,12 +35,11 @@ _PACE = 0.1
 _SLOWEST = 60.0
 
 
-@dataclass(slots=True, eq=False)
-class _Watched:
+class _Watched(msgspec.Struct, eq=False):
     """One resource, and who wants to hear of it."""
 
     uri: str
-    hearers: list[Heard] = field(default_factory=list["Heard"])
+    hearers: list[Heard] = msgspec.field(default_factory=list["Heard"])
     confirmed: asyncio.Future[None] | None = None
     """While the server has not been asked: done when it has agreed, with its error if it has not."""
     raw: Raw | None = None

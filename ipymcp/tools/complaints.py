@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,8 +29,7 @@ _LIMITS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(msgspec.Struct, frozen=True):
     """One thing that is wrong.
 
     Attributes:

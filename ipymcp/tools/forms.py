@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
+
+import msgspec
 
 __all__ = ["MISSING", "CannotDraw", "Choice", "Field", "read_form"]
 
@@ -27,16 +28,14 @@ class CannotDraw(Exception):
     """The schema asks for what a form cannot give; the text says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """One of the values of an enumeration."""
 
     value: str
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One value of a form."""
 
     name: str
@@ -165,7 +164,7 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
         most=_number_or_none(schema.get(most)),
     )
     default = schema.get("default")
-    return replace(field, default=default) if field.takes(default) else field
+    return msgspec.structs.replace(field, default=default) if field.takes(default) else field
 
 
 def _simple(name: str, schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,8 +6,9 @@ import inspect
 import keyword
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
 
 from ipymcp.tools.annotations import Annotation, annotate
 from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree, required_names
@@ -23,8 +24,7 @@ _APPLICATORS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One argument of a tool."""
 
     name: str
@@ -44,8 +44,7 @@ class Parameter:
     """The argument's own schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterList:
+class ParameterList(msgspec.Struct, frozen=True):
     """All parameters of a tool, the required ones first."""
 
     parameters: tuple[Parameter, ...]

@@ -7,8 +7,9 @@ the user gave, `validation` judges it, `complaints` words what is wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.wire import loads
@@ -29,8 +30,7 @@ __all__ = ["Parameter", "ToolSchema"]
 _MAX_SIGNATURE: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(msgspec.Struct, frozen=True):
     """What binding needs to know of one parameter."""
 
     name: str
@@ -40,8 +40,7 @@ class _Slot:
     drops_none: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Binding:
+class _Binding(msgspec.Struct, frozen=True):
     """What every call of one tool needs, made at its first."""
 
     tree: SchemaTree

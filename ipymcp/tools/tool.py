@@ -7,8 +7,9 @@ class of its own, made at the first attribute access; ten thousand tools in a ca
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
+
+from msgspec.structs import replace
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.protocol import wire

@@ -25,7 +25,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Kerne
         loaded = kernel.run("%mcp load ./mcp.json")
         assert loaded.error is None
         assert "\n".join(display["text/plain"] for display in loaded.displays).splitlines() == [
-            "✓ everything: ready, 13 tools",
+            "✓ everything: ready, 16 tools",
             "✓ filesystem: ready, 14 tools",
             "✓ time: ready, 2 tools",
             "✓ git: ready, 12 tools",

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ipymcp.errors import StartError
 
@@ -32,8 +33,7 @@ _POLL = 0.02
 SIGKILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """What to run: the program's full path and arguments, its whole environment, its folder."""
 
     argv: Sequence[str]
@@ -41,8 +41,7 @@ class Launch:
     cwd: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Grace:
+class Grace(msgspec.Struct, frozen=True):
     """How long a server may take to end, in seconds: after its input closed, and after SIGTERM."""
 
     eof: float = 2.0
