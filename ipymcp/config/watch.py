@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.discovery import candidates, discover, stamp
+from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
     import os
@@ -37,6 +38,13 @@ class Discovery:
         kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
         self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}  # before: no change is missed
         return discover(files)
+
+    def names(self) -> list[str]:
+        """The servers the files define, for Tab; changes are still to be told of."""
+        try:
+            return list(discover(candidates(self.folder)).servers)
+        except ConfigError:
+            return []
 
     def watch(self, path: str | os.PathLike[str]) -> None:
         """Notice changes of a file that the user named, too."""

@@ -62,8 +62,7 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
 
         return (f"{word} " if context.subcommand == "" else word for word in sorted(MODULES)), "keyword"
     if context.kind == "server":
-        names = [*mcp, *(["demo"] if context.subcommand == "load" and "demo" not in mcp else [])]
-        return [*names, *_paths(context.partial)] if context.subcommand == "load" else names, "module"
+        return _servers(context, mcp), "module"
     if context.kind in ("resource", "prompt") or (
         context.subcommand in ("read", "subscribe", "prompt") and context.tool
     ):
@@ -82,6 +81,17 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     if context.kind == "option-value":
         return (("auto", "legacy", "modern") if context.argument == "--era" else ()), "value"
     return _paths(context.partial), "path"
+
+
+def _servers(context: LineContext, mcp: Mcp) -> list[str]:
+    if context.subcommand not in ("config", "load"):
+        return list(mcp)
+    names = [*mcp, *mcp._host.discovery.names()]
+    if context.subcommand == "load":
+        return [*names, "demo", *_paths(context.partial)]
+    from ipymcp.notebook.magics.config import ACTIONS
+
+    return [*ACTIONS, *names]
 
 
 def _tool_paths(partial: str, mcp: Mcp) -> Iterator[str]:

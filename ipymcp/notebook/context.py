@@ -28,6 +28,7 @@ Kind: TypeAlias = Literal[
 ]
 _NAMES: dict[str, Kind] = {
     "load": "server",
+    "config": "server",
     "start": "server",
     "stop": "server",
     "restart": "server",

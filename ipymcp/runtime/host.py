@@ -12,9 +12,9 @@ import contextlib
 import itertools
 import os
 import weakref
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.config.watch import Discovery
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
+    from ipymcp.config.watch import Discovery
     from ipymcp.policy.pinning import Lock
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.client import Client
@@ -61,8 +62,6 @@ class Host:
 
     def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
         self.folder = os.path.abspath(folder or os.getcwd())
-        self.discovery = Discovery(self.folder)
-        """The servers that files in the user's and the project's folders define."""
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
         self.events = Events()
@@ -96,6 +95,13 @@ class Host:
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        """The servers that files in the user's and the project's folders define."""
+        from ipymcp.config.watch import Discovery  # not at %load_ext: it is the first load's to pay for
+
+        return Discovery(self.folder)
 
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question. Not on the loop."""

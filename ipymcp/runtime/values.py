@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.config.variables import Lookup, expand, references
 from ipymcp.errors import ConfigError
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
@@ -27,6 +26,8 @@ async def expanded_now(session: ServerSession, start: Start, services: Services)
     Raises:
         ConfigError: One has no value, or the address or a header cannot be used.
     """
+    from ipymcp.config.variables import Lookup, expand, references  # not at %load_ext
+
     definition = session.definition
     found = references(definition)
     inputs = list(dict.fromkeys(one.name for one in found if one.kind == "input" and one.name in definition.inputs))

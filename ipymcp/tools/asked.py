@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.files import from_mapping, read
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.runtime.names import identifier, nearest
@@ -52,6 +51,8 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     Raises:
         ConfigError: The address is none.
     """
+    from ipymcp.config.files import from_mapping
+
     parse_address(url)
     if name is None:
         host = urlsplit(url).hostname or ""
@@ -68,6 +69,8 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
         ConfigError: A file or definition is wrong.
         UnknownName: A name that is nowhere defined.
     """
+    from ipymcp.config.files import from_mapping, read
+
     items = list(what)
     if not items:
         return _everything(host)

@@ -203,6 +203,12 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
     assert done(kernel, "%mcp load").displays[0]["text/plain"] == "✓ fs: ready, 13 tools"
     assert "fs      " in text(kernel, "%mcp config") and "  ready  " in text(kernel, "%mcp config")
 
+    write(folder / ".mcp.json", {"mcpServers": {"theirs": about()}})
+    assert set(kernel.complete("%mcp load t").matches) == {"theirs"}
+    assert kernel.complete("%mcp config exp").matches == ["explain", "export"]
+    assert done(kernel, "%mcp").stderr == f"ipymcp: {folder}/.mcp.json is new: %mcp load {UP}\n"
+    (folder / ".mcp.json").unlink()
+
     done(kernel, "%mcp config update fs env.LEVEL=2;")
     assert "  changed  " in text(kernel, "%mcp config")
     assert done(kernel, "%mcp").stderr == ""  # we changed it ourselves

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.magics.line import Word
     from ipymcp.notebook.magics.request import Request
 
-__all__ = ["COMMANDS"]
+__all__ = ["ACTIONS", "COMMANDS"]
 
 _HELP = """Show the configuration, and change ipymcp's own part of it.
 
@@ -48,10 +48,10 @@ def _config(request: Request) -> Any:
     names = request.names
     if not names:
         return _listing(request)
-    action = _ACTIONS.get(names[0])
+    action = ACTIONS.get(names[0])
     first = request.parsed.names[0]
     if action is None:
-        hint = nearest(names[0], _ACTIONS, limit=1) or f"there are {', '.join(_ACTIONS)}"
+        hint = nearest(names[0], ACTIONS, limit=1) or f"there are {', '.join(ACTIONS)}"
         raise LineError(f"there is no %mcp config {names[0]}; {hint}", first.start)
     if len(names) < 2:
         raise LineError(f"something is missing; usage: {_USAGES[names[0]]}", first.end)
@@ -161,7 +161,7 @@ def _listed(names: Iterable[str]) -> str:
     return textwrap.fill(", ".join(names), 100, subsequent_indent="    ", break_on_hyphens=False)
 
 
-_ACTIONS: dict[str, Callable[[Request], Any]] = {
+ACTIONS: dict[str, Callable[[Request], Any]] = {
     "explain": _explain,
     "add": _add,
     "update": _update,
@@ -169,6 +169,7 @@ _ACTIONS: dict[str, Callable[[Request], Any]] = {
     "import": _import,
     "export": _export,
 }
+"""The words after `config`."""
 _USAGES = {
     "explain": "%mcp config explain NAME",
     "add": "%mcp config add NAME URL | {json} | -- COMMAND ARG…",
@@ -180,7 +181,7 @@ _USAGES = {
 
 COMMANDS = {
     "config": Command(
-        Syntax(f"config [{'|'.join(_ACTIONS)} …]", (Option("--project"), Option("--replace"))),
+        Syntax(f"config [{'|'.join(ACTIONS)} …]", (Option("--project"), Option("--replace"))),
         _HELP.replace("{sources}", _listed(HOSTS)).replace("{targets}", _listed(TARGETS)),
         _config,
         takes_command=True,
