@@ -157,7 +157,9 @@ class LoadDisplay:
             return "✓", "#2a8a4a", session.name, f"lazy, {count:,} tool{'' if count == 1 else 's'}; starts when called"
         if session.state is State.READY:
             count = len(session.catalog.tools)
-            return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}"
+            found = len(self._host.guard.findings.get(session.name, ()))
+            scan = f"; {found:,} conspicuous in what it says: %mcp pins scan" if found else ""
+            return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}{scan}"
         if session.error is not None:
             message = "did not start" if session.name == self._raised else session.error.message
             return "✗", "#c0392b", session.name, message
