@@ -41,7 +41,7 @@ class Awaited(Place):
     __slots__ = ("_awaiting", "_context", "give_up", "task")
 
     def __init__(self, awaiting: Awaiting, give_up: Callable[[], object], subject: object) -> None:
-        super().__init__(awaiting.background.places, self._tell, subject, asyncio.get_running_loop(), is_blocked=False)
+        super().__init__(awaiting.background.places, subject, asyncio.get_running_loop(), is_blocked=False)
         self._awaiting = awaiting
         self._context = contextvars.copy_context()
         self.give_up = give_up
@@ -56,7 +56,7 @@ class Awaited(Place):
         self._awaiting.remove(self)
         super().__exit__()
 
-    def _tell(self, errand: Callable[[], None]) -> None:
+    def _put(self, errand: Callable[[], None]) -> None:
         assert self.loop is not None
         self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, errand))
 

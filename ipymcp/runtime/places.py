@@ -38,25 +38,18 @@ class Places:
             waiter: With which it waits.
             subject: What it waits for, if that is a call.
         """
-        return Place(self, waiter.put, subject, asyncio._get_running_loop(), is_blocked=True)
+        return _Blocked(self, waiter, subject)
 
 
 class Place:
     """One thread or task that waits, entered for as long as it does."""
 
-    __slots__ = ("_given_up", "_left", "_places", "_put", "is_blocked", "is_main", "loop", "subject")
+    __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject")
 
     def __init__(
-        self,
-        places: Places,
-        put: Callable[[Errand], None],
-        subject: object,
-        loop: asyncio.AbstractEventLoop | None,
-        *,
-        is_blocked: bool,
+        self, places: Places, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
     ) -> None:
         self._places = places
-        self._put = put
         self._given_up: list[Errand] = []
         self._left = False
         self.subject = subject
@@ -88,6 +81,23 @@ class Place:
         self._put(errand)
         if self._left:
             give_up()
+
+    def _put(self, errand: Errand) -> None:
+        """Have it done."""
+        raise NotImplementedError
+
+
+class _Blocked(Place):
+    """A thread that blocks."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, places: Places, waiter: Waiter, subject: object) -> None:
+        super().__init__(places, subject, asyncio._get_running_loop(), is_blocked=True)
+        self._waiter = waiter
+
+    def _put(self, errand: Errand) -> None:
+        self._waiter.put(errand)
 
 
 def in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
