@@ -12,7 +12,7 @@ from typing import Any
 from ipymcp.protocol import wire
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.inputs import Responder
+from ipymcp.protocol.inputs import NoAnswers, Responder
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
@@ -48,6 +48,7 @@ class Heard:
     logged: list[tuple[str, str]] = field(default_factory=list)
     noises: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
+    unreachables: list[str] = field(default_factory=list)
 
     def tools_changed(self) -> None:
         self.changes.put_nowait(None)
@@ -71,7 +72,8 @@ class Heard:
     def lost(self, reason: str) -> None:
         self.losses.append(reason)
 
-    def unreachable(self, reason: str) -> None: ...
+    def unreachable(self, reason: str) -> None:
+        self.unreachables.append(reason)
 
     def wants_handshake(self, reason: str) -> None:
         self.wishes.put_nowait(reason)
@@ -152,6 +154,10 @@ class Connection:
         self.client.call_tool(slot, tool, wire.encode(arguments))
         return Call(slot, outcome, progress)
 
+    async def ask(self, tool: str, **arguments: object) -> str:
+        """Call a tool and give the first text of its answer."""
+        return await self.call(tool, **arguments).text()
+
 
 def stdio(command: Sequence[str]) -> StdioTransport:
     """A server behind pipes."""
@@ -160,11 +166,11 @@ def stdio(command: Sequence[str]) -> StdioTransport:
 
 @contextlib.asynccontextmanager
 async def connected(
-    transport: Transport, era: EraChoice, responder: Responder, *, tag: str = "asks#1"
+    transport: Transport, era: EraChoice, responder: Responder | None = None, *, tag: str = "asks#1"
 ) -> AsyncIterator[Connection]:
-    """An open client."""
+    """An open client; without a responder one that declares nothing."""
     heard = Heard()
-    client = Client(transport, heard, Identity("ipymcp", "0"), responder, tag=tag)
+    client = Client(transport, heard, Identity("ipymcp", "0"), responder or NoAnswers(), tag=tag)
     try:
         async with asyncio.timeout(PATIENCE):
             await client.open(era)

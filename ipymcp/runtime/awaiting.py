@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from ipymcp.runtime.places import Place, in_task
 from ipymcp.runtime.waiting import get_signal, set_signal
 
 if TYPE_CHECKING:
@@ -21,29 +23,42 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.loop import BackgroundLoop
 
-__all__ = ["Awaiting"]
+__all__ = ["Awaited", "Awaiting"]
 
 
-class _Wait(NamedTuple):
-    loop: asyncio.AbstractEventLoop
-    task: asyncio.Task[Any] | None
-    give_up: Callable[[], object]
+def _nothing() -> None: ...
 
 
-class _Entered:
-    """Written as a class: a generator costs three times as much, on every call's way."""
+class Awaited(Place):
+    """One task that awaits us, and where its user can be asked something.
 
-    __slots__ = ("_awaiting", "_wait")
+    Args:
+        awaiting: Who awaits us.
+        give_up: Called on the background loop when the awaiting loop was broken out of.
+        subject: What is awaited, if that is a call.
+    """
 
-    def __init__(self, awaiting: Awaiting, wait: _Wait) -> None:
+    __slots__ = ("_awaiting", "_context", "give_up", "task")
+
+    def __init__(self, awaiting: Awaiting, give_up: Callable[[], object], subject: object) -> None:
+        super().__init__(awaiting.background.places, subject, asyncio.get_running_loop(), is_blocked=False)
         self._awaiting = awaiting
-        self._wait = wait
+        self._context = contextvars.copy_context()
+        self.give_up = give_up
+        self.task = asyncio.current_task()
 
-    def __enter__(self) -> None:
-        self._awaiting.add(self._wait)
+    def __enter__(self) -> Awaited:
+        super().__enter__()
+        self._awaiting.add(self)
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._awaiting.remove(self._wait)
+        self._awaiting.remove(self)
+        super().__exit__()
+
+    def _put(self, errand: Callable[[], None]) -> None:
+        assert self.loop is not None
+        self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, errand))
 
 
 class Awaiting:
@@ -54,38 +69,34 @@ class Awaiting:
     """
 
     def __init__(self, background: BackgroundLoop) -> None:
-        self._background = background
-        self._waits: dict[int, _Wait] = {}
+        self.background = background
+        self._waits: dict[int, Awaited] = {}
         self._took_sigint = False
 
-    def entered(self, give_up: Callable[[], object]) -> _Entered:
-        """Round an await, on the loop of the task that awaits.
+    def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> Awaited:
+        """Round an await, on the loop of the task that awaits. Arguments as `Awaited`."""
+        return Awaited(self, give_up, subject)
 
-        Args:
-            give_up: Called on the background loop when the awaiting loop was broken out of.
-        """
-        return _Entered(self, _Wait(asyncio.get_running_loop(), asyncio.current_task(), give_up))
-
-    def add(self, wait: _Wait) -> None:
+    def add(self, wait: Awaited) -> None:
         """Somebody begins to await."""
         self._waits[id(wait)] = wait
-        self._background.start_beat()
-        if not self._took_sigint and _raises_keyboard_interrupt():
+        self.background.start_beat()
+        if not self._took_sigint and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
             self._took_sigint = True
             set_signal(signal.SIGINT, self._on_sigint)
 
-    def remove(self, wait: _Wait) -> None:
+    def remove(self, wait: Awaited) -> None:
         """Somebody awaits no more."""
         self._waits.pop(id(wait), None)
-        if self._took_sigint and not self._waits and _on_main_thread():
+        if self._took_sigint and not self._waits and threading.current_thread() is threading.main_thread():
             self._give_sigint_back()
 
     def wake(self) -> bool:
         """At every beat: wake the loops on which something of ours is awaited. False if there are none."""
         for key, wait in tuple(self._waits.items()):
-            if wait.loop.is_closed():
+            if wait.loop is None or wait.loop.is_closed():
                 self._waits.pop(key, None)
-        for loop in {wait.loop for wait in tuple(self._waits.values())}:
+        for loop in {wait.loop for wait in tuple(self._waits.values()) if wait.loop is not None}:
             with contextlib.suppress(RuntimeError):  # closed just now
                 loop.call_soon_threadsafe(_nothing)
         return bool(self._waits)
@@ -96,7 +107,7 @@ class Awaiting:
             broken = asyncio.get_running_loop()
             for wait in tuple(self._waits.values()):
                 if wait.loop is broken:
-                    self._background.call(wait.give_up)
+                    self.background.call(wait.give_up)
                     if wait.task is not None:  # should that loop ever run again
                         broken.call_soon_threadsafe(wait.task.cancel)
         signal.default_int_handler(number, frame)
@@ -105,14 +116,3 @@ class Awaiting:
         self._took_sigint = False
         if get_signal(signal.SIGINT) == self._on_sigint:
             set_signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _on_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
-def _raises_keyboard_interrupt() -> bool:
-    return get_signal(signal.SIGINT) is signal.default_int_handler and _on_main_thread()
-
-
-def _nothing() -> None: ...

@@ -158,11 +158,10 @@ class Call(Generic[T]):
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         try:
-            with self._services.loop.places.awaited(self._services.loop.tell, self):
+            with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED), self):
                 with Interrupts():
                     self._begin()
-                with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED)):
-                    await future
+                await future
         except BaseException as error:
             with Interrupts():
                 self._abandon(error)
@@ -230,10 +229,7 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with (
-                self._services.loop.awaiting.entered(_nothing),
-                self._services.loop.places.awaited(self._services.loop.tell, self),
-            ):
+            with self._services.loop.awaiting.entered(subject=self):
                 await future
         return self._outcome()
 
@@ -474,9 +470,6 @@ def _picking_up(call: Call[Any], task: str) -> str:
 
 def _at(moment: float) -> Callable[[], float]:
     return lambda: moment
-
-
-def _nothing() -> None: ...
 
 
 def _ignore(progress: Progress | None) -> None: ...

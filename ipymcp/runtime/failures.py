@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from ipymcp.errors import (
     AuthError,
@@ -20,11 +19,12 @@ from ipymcp.errors import (
 )
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.environment import forgotten_variable
+from ipymcp.runtime.web import domain, is_web_address
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["explain", "is_web_address", "is_worth_retrying", "start_failure"]
+__all__ = ["explain", "is_worth_retrying", "start_failure"]
 
 _TOO_MANY = 429
 _VISIT_FIRST = -32042
@@ -77,19 +77,10 @@ def _name_addresses(error: RpcError) -> None:
     """Say where to go, in full and with the domain; going there is the user's to do, and so is calling again."""
     asked = error.data.get("elicitations") if is_object(error.data) else None
     urls = [each.get("url") for each in asked if is_object(each)] if is_array(asked) else []
-    shown = [f"{url} (at {urlsplit(url).hostname})" for url in urls if isinstance(url, str) and is_web_address(url)]
+    shown = [f"{url} (at {domain(url)})" for url in urls if isinstance(url, str) and is_web_address(url)]
     if shown:
         error.message = f"{error.message.rstrip('.')}: visit {' and '.join(shown)}"
         error.hint = "then call it again"
-
-
-def is_web_address(url: str) -> bool:
-    """Whether a user may be asked to visit it: what a browser opens, with nothing in it that hides the rest."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
-    except ValueError:
-        return False
 
 
 def _hint(error: ServerError, definition: ServerDefinition) -> str:

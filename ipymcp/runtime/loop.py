@@ -124,10 +124,10 @@ class BackgroundLoop:
         here = asyncio.get_running_loop()
         if here is self._loop:
             return await coroutine
-        with self.places.awaited(self.tell):
+        with self.awaiting.entered() as wait:
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-            with self.awaiting.entered(future.cancel):
-                return await asyncio.wrap_future(future)
+            wait.give_up = future.cancel
+            return await asyncio.wrap_future(future)
 
     def watch(self, watcher: Callable[[], bool]) -> None:
         """Have a function called at every beat; the beat goes on as long as it returns true."""

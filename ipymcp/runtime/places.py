@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
-import itertools
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     Errand: TypeAlias = Callable[[], None]
 
-__all__ = ["Place", "Places", "interruptible"]
+__all__ = ["Place", "Places", "in_task", "interruptible"]
 
 
 class Places:
@@ -28,7 +26,6 @@ class Places:
 
     def __init__(self) -> None:
         self.known: dict[int, Place] = {}
-        self._numbers = itertools.count()
 
     def __iter__(self) -> Iterator[Place]:
         """Those of the main thread first, then the longest waiting."""
@@ -41,41 +38,19 @@ class Places:
             waiter: With which it waits.
             subject: What it waits for, if that is a call.
         """
-        return Place(self, next(self._numbers), waiter.put, subject, asyncio._get_running_loop(), True)
-
-    def awaited(self, tell: Callable[[asyncio.AbstractEventLoop, Errand], None], subject: object = None) -> Place:
-        """To be entered round an await, in the task that awaits.
-
-        Args:
-            tell: Has a function run on a foreign loop.
-            subject: What it waits for, if that is a call.
-        """
-        loop, task, context = asyncio.get_running_loop(), asyncio.current_task(), contextvars.copy_context()
-
-        def put(function: Errand) -> None:
-            tell(loop, lambda: context.run(_in_task, task, function))
-
-        return Place(self, next(self._numbers), put, subject, loop, False)
+        return _Blocked(self, waiter, subject)
 
 
 class Place:
-    """One thread or task that waits; made by `Places`, and entered for as long as it does."""
+    """One thread or task that waits, entered for as long as it does."""
 
-    __slots__ = ("_give_up", "_left", "_number", "_places", "_put", "is_blocked", "is_main", "loop", "subject")
+    __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject")
 
     def __init__(
-        self,
-        places: Places,
-        number: int,
-        put: Callable[[Errand], None],
-        subject: object,
-        loop: asyncio.AbstractEventLoop | None,
-        is_blocked: bool,
+        self, places: Places, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
     ) -> None:
         self._places = places
-        self._number = number
-        self._put = put
-        self._give_up: list[Errand] = []
+        self._given_up: list[Errand] = []
         self._left = False
         self.subject = subject
         """The call that is waited for, if it is one."""
@@ -86,14 +61,14 @@ class Place:
         self.is_main = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> Place:
-        self._places.known[self._number] = self
+        self._places.known[id(self)] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self._places.known[self._number]
+        del self._places.known[id(self)]
         self._left = True
-        while self._give_up:
-            self._give_up.pop(0)()
+        while self._given_up:
+            self._given_up.pop(0)()
 
     def post(self, errand: Errand, give_up: Errand) -> None:
         """Have something done here, soon; from any thread.
@@ -102,13 +77,30 @@ class Place:
             errand: What.
             give_up: Called when the waiting ends, which may be before, during or after it.
         """
-        self._give_up.append(give_up)
+        self._given_up.append(give_up)
         self._put(errand)
         if self._left:
             give_up()
 
+    def _put(self, errand: Errand) -> None:
+        """Have it done."""
+        raise NotImplementedError
 
-def _in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
+
+class _Blocked(Place):
+    """A thread that blocks."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, places: Places, waiter: Waiter, subject: object) -> None:
+        super().__init__(places, subject, asyncio._get_running_loop(), is_blocked=True)
+        self._waiter = waiter
+
+    def _put(self, errand: Errand) -> None:
+        self._waiter.put(errand)
+
+
+def in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
     """Run it as if the task did: an interrupt cancels the task, as the kernel's own handler would.
 
     Raised through a loop's callback, `KeyboardInterrupt` would end the loop, which is the kernel's.

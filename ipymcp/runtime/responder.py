@@ -12,10 +12,10 @@ import msgspec
 
 from ipymcp.errors import RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.runtime.failures import is_web_address
 from ipymcp.runtime.folders import folder_of
 from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion, UrlQuestion
 from ipymcp.runtime.reach import login_extension
+from ipymcp.runtime.web import is_web_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ipymcp.masking import masks
 from ipymcp.runtime.interaction import CANCELLED, Answer
+from ipymcp.runtime.web import domain
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.tools.sanitize import visible
 
@@ -70,7 +70,7 @@ class Prompts:
 
     def visit(self, question: UrlQuestion) -> Answer:
         """Show the whole address and its domain, and ask whether the user agrees."""
-        _say(f"{_asker(question)} asks you to visit {_domain(question.url)}:")
+        _say(f"{_asker(question)} asks you to visit {visible(domain(question.url))}:")
         _quote(question.message)
         _say(f"  {visible(question.url)}")
         _say("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
@@ -212,15 +212,6 @@ def _rules(fields: list[Field]) -> str:
 
 def _asker(question: FormQuestion | UrlQuestion) -> str:
     return visible(f"{question.server}.{question.tool}" if question.tool else question.server)
-
-
-def _domain(url: str) -> str:
-    host = urlsplit(url).hostname or ""
-    try:
-        plain = host.encode("idna").decode()
-    except UnicodeError:
-        plain = ascii(host)
-    return visible(host) if plain == host else f"{visible(host)} ({plain})"
 
 
 def _quote(text: str) -> None:

@@ -266,8 +266,6 @@ def tool_result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -
     """
     result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
     kind = result.kind
-    if kind == "input_required":
-        raise CallError("asks for input from the user, which ipymcp cannot give yet", hint="try --era legacy")
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:

@@ -353,20 +353,6 @@ def test_a_malformed_answer_fails_its_own_call_at_once() -> None:
         assert mcp.good.echo("x").text == "x"
 
 
-def test_a_call_that_needs_a_visit_to_an_address_first_says_where() -> None:
-    asked = {"mode": "url", "elicitationId": "1", "url": "https://herring.example/pay?for=1", "message": "Pay"}
-    others = [{"mode": "url", "url": "javascript:alert(1)"}, {"mode": "form"}, 5]
-    with connected({"one": bad()}) as mcp:
-        with pytest.raises(errors.RpcError) as caught:
-            mcp.one.refuse(code=-32042, message="Pay first.", data={"elicitations": [asked, *others]})
-        assert rendered(caught.value) == [
-            "RpcError: one.refuse: Pay first: visit https://herring.example/pay?for=1 (at herring.example)",
-            "  then call it again",
-        ]
-        with pytest.raises(errors.RpcError, match="Pay first"):
-            mcp.one.refuse(code=-32042, message="Pay first.", data={"elicitations": others})
-
-
 def test_a_refused_request_is_an_error_with_code_and_data() -> None:
     with connected({"one": bad()}) as mcp:
         with pytest.raises(errors.RpcError) as caught:

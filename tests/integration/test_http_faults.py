@@ -14,7 +14,7 @@ from ipymcp.errors import CallError, ConnectionLost, HttpError, McpError, Protoc
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from tests.servers.raw_http import Handler, Reply, Request, serving_raw
 from tests.serving import free_port
-from tests.transports.connection import http
+from tests.transports.http import http
 from tests.transports.recorder import Recorder, opened, request
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from ipymcp.errors import HttpError
+from tests.clients import PATIENCE, Connection, connected
 from tests.environments import server_command
 from tests.serving import free_port
-from tests.transports.connection import PATIENCE, Connection, connected, http, serving, sse
+from tests.transports.http import http, serving, sse
 
 pytestmark = pytest.mark.anyio
 WAYS = {

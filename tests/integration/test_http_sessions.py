@@ -12,7 +12,7 @@ import pytest
 from ipymcp.errors import AuthError, ConnectionLost, HttpError, RpcError
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from tests.servers.raw_http import Handler, Reply, Request, serving_raw
-from tests.transports.connection import http
+from tests.transports.http import http
 from tests.transports.recorder import notification, opened, opening, request
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from ipymcp.errors import AuthError, ConnectionLost, HttpError, McpError, Protoc
 from ipymcp.protocol.transports.sse import LegacySseTransport
 from tests.servers.raw_http import RawServer, Reply, Request, serving_raw
 from tests.serving import free_port
-from tests.transports.connection import sse
+from tests.transports.http import sse
 from tests.transports.recorder import Recorder, notification, opened, request
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from ipymcp.protocol.transports import http_client
 from tests.servers.raw_http import Reply, Request, serving_raw
 from tests.serving import free_port
 from tests.transports.certificates import self_signed
-from tests.transports.connection import http
+from tests.transports.http import http
 from tests.transports.recorder import opened, request
 
 pytestmark = pytest.mark.anyio

@@ -16,9 +16,10 @@ from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.transports.base import Transport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
 from ipymcp.protocol.transports.stdio import StdioTransport
+from tests.clients import PATIENCE, Connection, connected
 from tests.environments import server_command
 from tests.serving import free_port
-from tests.transports.connection import PATIENCE, Connection, connected, http, serving, sse
+from tests.transports.http import http, serving, sse
 from tests.transports.proxy import Proxy, proxied
 
 pytestmark = pytest.mark.anyio

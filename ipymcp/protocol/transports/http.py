@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ipymcp.errors import CallError, ConnectionLost, McpError
 from ipymcp.protocol.transports import refusals
-from ipymcp.protocol.transports.http_link import HttpLink
-from ipymcp.protocol.transports.outbox import Outbox
+from ipymcp.protocol.transports.remote import RemoteTransport
 from ipymcp.protocol.transports.streams import Cursor, EventReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.transports.base import Authorizer, Message, Receiver, RequestId
+    from ipymcp.protocol.transports.base import Authorizer, Receiver
     from ipymcp.protocol.transports.http_client import Answer
     from ipymcp.protocol.transports.outbox import Post
 
 __all__ = ["StreamableHttpTransport"]
 
-_MOST_CALLS = 20
 _LASTING = frozenset({"ping", "server/discover", "subscriptions/listen"})
 """Requests that take no turn among the calls: they last, or must not wait for those that do."""
 _SESSION = "Mcp-Session-Id"
@@ -47,26 +45,11 @@ class _Cut(NamedTuple):
     error: McpError
 
 
-class StreamableHttpTransport:
-    """A server behind one URL.
-
-    Args:
-        url: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp` for a unix socket (`/mcp` if nothing follows).
-        headers: Of every request, from the server's definition.
-        authorizer: Logs in, where there is one.
-        limit: Largest message in bytes; a larger one fails its call.
-
-    Raises:
-        ConfigError: The URL or a header cannot be used.
-    """
-
-    uses_headers = True
+class StreamableHttpTransport(RemoteTransport):
+    """A server that answers each POST; arguments as `RemoteTransport`."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
-        self._link = HttpLink(url, headers, authorizer)
-        self._limit = limit
-        self._outbox = Outbox(self._deliver)
-        self._turns = asyncio.Semaphore(_MOST_CALLS)
+        super().__init__(url, headers=headers, authorizer=authorizer, limit=limit)
         self._session: str | None = None
         self._session_headers: Mapping[str, str] = {}
         """What the last message of this session carried for the version."""
@@ -74,53 +57,12 @@ class StreamableHttpTransport:
         """Whether the server has forgotten the session and no new one is open."""
         self._listening: asyncio.Task[None] | None = None
 
-    @property
-    def exit_code(self) -> int | None:
-        """None: the process is not ours."""
-        return None
-
-    @property
-    def pid(self) -> int | None:
-        """None: the process is not ours."""
-        return None
-
-    @property
-    def queued(self) -> int:
-        """Bytes accepted by `send` and not yet given to the server."""
-        return self._outbox.queued
-
     async def open(self, receiver: Receiver) -> None:
         """Make ready; the first message connects."""
         self._receiver = receiver
         self._events = EventReader(receiver, self._limit, self._outbox)
         await self._link.open(receiver)
         self._outbox.open(receiver)
-
-    def send(self, message: Message) -> None:
-        """Send, from any thread, without waiting."""
-        self._outbox.send(message)
-
-    def turn(self) -> None:
-        """Answers come in streams of their own: there is no turn to take."""
-
-    def abort(self, identifier: RequestId) -> bool:
-        """Give up a request: in the stateless era by ending its answer, and in any where it was not sent yet."""
-        return self._outbox.abort(identifier)
-
-    async def aclose(self) -> None:
-        """End the session and all connections."""
-        try:
-            await self._outbox.aclose()
-            await self._end_session()
-        finally:
-            await self._link.aclose()
-
-    def close_input(self) -> None:
-        """At the interpreter's exit: nothing can be said without waiting; the connections end with the process."""
-
-    def close_in_fork(self) -> None:
-        """In a forked child: let go of the sockets."""
-        self._link.drop()
 
     # -- one message --------------------------------------------------------------------------------------------------
 
@@ -251,7 +193,7 @@ class StreamableHttpTransport:
             cursor.failures = 0 if was_of_use else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
-    async def _end_session(self) -> None:
+    async def _say_goodbye(self) -> None:
         """Let the server know, if it has a session of ours; it may refuse, and it may be gone."""
         session, self._session = self._session, None
         if session is None:

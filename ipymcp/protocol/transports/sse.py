@@ -14,49 +14,27 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import ConnectionLost, McpError, StartError
 from ipymcp.protocol.transports import refusals
 from ipymcp.protocol.transports.addresses import within_origin
-from ipymcp.protocol.transports.http_link import HttpLink
-from ipymcp.protocol.transports.outbox import Outbox
+from ipymcp.protocol.transports.remote import RemoteTransport
 from ipymcp.protocol.transports.streams import Cursor, EventReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.transports.base import Authorizer, Message, Receiver, RequestId
+    from ipymcp.protocol.transports.base import Authorizer, Receiver
     from ipymcp.protocol.transports.events import Event
     from ipymcp.protocol.transports.outbox import Post
 
 __all__ = ["LegacySseTransport"]
 
-_MOST_POSTS = 20
 _EVENTS = "text/event-stream"
 
 
-class LegacySseTransport:
-    """A server behind one URL, that of its stream; arguments as `StreamableHttpTransport`."""
-
-    uses_headers = True
+class LegacySseTransport(RemoteTransport):
+    """A server behind one URL, that of its stream; arguments as `RemoteTransport`."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
-        self._link = HttpLink(url, headers, authorizer)
-        self._limit = limit
-        self._outbox = Outbox(self._deliver)
-        self._turns = asyncio.Semaphore(_MOST_POSTS)
+        super().__init__(url, headers=headers, authorizer=authorizer, limit=limit)
         self._is_lost = False
-
-    @property
-    def exit_code(self) -> int | None:
-        """None: the process is not ours."""
-        return None
-
-    @property
-    def pid(self) -> int | None:
-        """None: the process is not ours."""
-        return None
-
-    @property
-    def queued(self) -> int:
-        """Bytes accepted by `send` and not yet given to the server."""
-        return self._outbox.queued
 
     async def open(self, receiver: Receiver) -> None:
         """Connect, and learn where to send messages."""
@@ -68,31 +46,6 @@ class LegacySseTransport:
         self._outbox.open(receiver)
         self._outbox.spawn(self._hear())
         await asyncio.shield(self._endpoint)
-
-    def send(self, message: Message) -> None:
-        """Send, from any thread, without waiting."""
-        self._outbox.send(message)
-
-    def turn(self) -> None:
-        """The stream is the loop's: there is no turn to take."""
-
-    def abort(self, identifier: RequestId) -> bool:
-        """Give up a request that was not sent yet; any other needs the cancel notification."""
-        return self._outbox.abort(identifier)
-
-    async def aclose(self) -> None:
-        """End the stream and all connections."""
-        try:
-            await self._outbox.aclose()
-        finally:
-            await self._link.aclose()
-
-    def close_input(self) -> None:
-        """At the interpreter's exit: the stream ends with the process."""
-
-    def close_in_fork(self) -> None:
-        """In a forked child: let go of the sockets."""
-        self._link.drop()
 
     async def _hear(self) -> None:
         """From the stream's beginning to its end."""

@@ -1,0 +1,37 @@
+"""HTTP transports as the tests use them, and servers behind a port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+
+from ipymcp.protocol.transports.http import StreamableHttpTransport
+from ipymcp.protocol.transports.sse import LegacySseTransport
+
+
+@contextlib.contextmanager
+def serving(command: list[str], marker: str, **env: str) -> Iterator[str]:
+    """Run an HTTP server; gives the first line of its standard error that holds `marker`, which says that it is up."""
+    with subprocess.Popen(
+        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        line = next(line.strip() for line in process.stderr if marker in line)
+        drain = threading.Thread(target=process.stderr.read, daemon=True)
+        drain.start()
+        try:
+            yield line
+        finally:
+            process.kill()
+            drain.join()
+
+
+def http(url: str, *, limit: int = 1_000_000, **headers: str) -> StreamableHttpTransport:
+    return StreamableHttpTransport(url, headers=headers, authorizer=None, limit=limit)
+
+
+def sse(url: str) -> LegacySseTransport:
+    return LegacySseTransport(url, headers={}, authorizer=None, limit=1_000_000)

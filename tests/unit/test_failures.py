@@ -1,0 +1,39 @@
+"""What a server's refusal means to its user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.errors import RpcError
+from ipymcp.runtime.failures import explain
+
+PAY = "https://herring.example/pay?for=1"
+
+
+def explained(*elicitations: object) -> RpcError:
+    error = RpcError("Pay first.", code=-32042, data={"elicitations": list(elicitations)}, tool="buy")
+    explain(error, ServerDefinition(name="shop", command="shop"), (), None)
+    return error
+
+
+def test_a_call_that_needs_a_visit_to_an_address_first_says_which() -> None:
+    error = explained({"mode": "url", "elicitationId": "1", "url": PAY, "message": "Pay"}, {"mode": "form"}, 5)
+    assert error._render_traceback_() == [
+        f"RpcError: shop.buy: Pay first: visit {PAY} (at herring.example)",
+        "  then call it again",
+    ]
+
+
+def test_a_domain_in_foreign_letters_is_said_in_plain_ones_too() -> None:
+    assert (
+        "(at h\u0435rring.example (xn--hrring-3of.example))"
+        in explained({"url": "https://h\u0435rring.example/"}).message
+    )
+
+
+@pytest.mark.parametrize("asked", [{"url": "javascript:alert(1)"}, {"url": f"{PAY} x"}, {"url": 5}, {}, "no object"])
+def test_what_is_no_web_address_is_not_shown_as_one(asked: Any) -> None:
+    assert (explained(asked).message, explained(asked).hint) == ("Pay first.", None)
