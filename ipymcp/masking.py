@@ -24,10 +24,9 @@ _LEAST_PART = 4
 _MOST_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
 _SECRET_NAME = re.compile(
-    r"passw(?:or)?d$|passphrase$"
-    r"|(?:^|[_-])(?:token|secret|pass|credentials?|authorization|cookie|pat|dsn|jwt|(?:api|access|secret|private)keys?)"
-    r"(?:$|[_-](?:\d+|value|base64|b64)$)"
-    r"|[_-](?:pwd|auth)$|^key$|(?<!public)[_-]key$",
+    r"(?:passw(?:or)?d|passphrase|(?:^|[_-])(?:token|secret|pass|credentials?|authorization|bearer|auth|cookie|pat|dsn|jwt"
+    r"|sig|signature|connection[_-]?string|(?:api|access|secret|private)keys?))(?:_?\d+|[_-](?:value|base64|b64))?$"
+    r"|[_-]pwd$|(?:^|(?<!public)[_-])key(?:_?\d+)?$",
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -1,89 +1,93 @@
-"""What of a definition must not be shown: literals under names that sound of a secret. Variables stay as they are."""
+"""What of a definition must not be shown: literals that are secrets by their name or their look. Variables stay.
+
+Behind a mask nothing may hide: what a shell would run is shown, whatever it is called.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from ipymcp.config.variables import respelled
+from ipymcp.masking import looks_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["MASK", "looks_secret", "masked", "masked_args", "masked_definition", "masked_table", "masked_url"]
+__all__ = ["masked", "masked_args", "masked_definition"]
 
-MASK = "••••"
-_NAME = re.compile(
-    r"token|secret|passw|passphrase|pwd|api[_.-]?key|access[_.-]?key|private[_.-]?key|signing[_.-]?key|credential|auth"
-    r"|cookie|session|bearer|(?:^|[_.-])(?:key|pat|pw|dsn)$",
-    re.IGNORECASE,
+_SECRET_VALUE = re.compile(
+    r"(gh[pousr]_|github_pat_|glpat-|sk-|sk_live_|rk_live_|pk_live_|xox[abprs]-|AKIA|ASIA|AIza|ya29\.|npm_|hf_|pypi-|dop_v1_"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.~+/=-]{8,}|-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+"
 )
-_SHORT = 8
-"""A text with variables and fewer other characters than this, such as `Bearer ${TOKEN}`, holds no secret itself."""
+_USERINFO = re.compile(r"(?<=://)[^/@\s:]*:([^/@\s]+)(?=@)")
+_PARAMETER = re.compile(r"(?<=[?&])([^=&\s]+)=([^&\s#]+)")
+_RANDOM = re.compile(r"(?<![\w/.@-])(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])")
+_VARIABLE = re.compile(r"(\$?\{[^{}]*\})")
+_SCHEME = re.compile(r"((?:bearer|basic|token|digest)\s+)?(.*)", re.I | re.DOTALL)
+_NO_SECRETS = re.compile(r"true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*", re.I | re.DOTALL)
+"""What is shown whatever it is called: plain words, and what a shell would run."""
 
 
-def looks_secret(name: str) -> bool:
-    """Whether what stands under a name may be a secret."""
-    return _NAME.search(name) is not None
+def masked(text: str, name: str = "") -> str:
+    """A text with what looks like a secret replaced by its length; variables stay.
 
-
-def masked(name: str, text: str) -> str:
-    """A text as it may be shown, by the name it stands under."""
-    if not text or not looks_secret(name):
-        return text
-    literal = respelled(text, lambda _: "")
-    return text if literal != text and len(literal.strip()) < _SHORT else MASK
-
-
-def masked_table(table: Mapping[str, str]) -> dict[str, str]:
-    """Variables or headers as they may be shown."""
-    return {name: masked(name, text) for name, text in table.items()}
+    Args:
+        text: As written.
+        name: What it is the value of, where that is known.
+    """
+    if name and looks_secret(name):
+        return "".join(part if _VARIABLE.fullmatch(part) else _hidden(part) for part in _VARIABLE.split(text))
+    text = _USERINFO.sub(lambda match: match[0].replace(match[1], masked(match[1], "password")), text)
+    text = _PARAMETER.sub(
+        lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0], text
+    )
+    text = _SECRET_VALUE.sub(lambda match: _dots(match[0]), text)
+    return _RANDOM.sub(lambda match: _dots(match[0]), text)
 
 
 def masked_args(args: Sequence[str]) -> list[str]:
-    """Arguments as they may be shown: `--token=…`, and what follows `--token`, are masked; so are addresses."""
+    """Arguments as they may be shown: what stands behind an option of a telling name is masked, too."""
     return list(_masked_args(args))
-
-
-def masked_url(text: str) -> str:
-    """An address as it may be shown: without password, and without the values of parameters that sound of a secret."""
-    try:
-        url = urlsplit(text)
-        query = parse_qsl(url.query, keep_blank_values=True)
-    except ValueError:
-        return text
-    user, at, place = url.netloc.rpartition("@")
-    if at and ":" in user:
-        user = f"{user.partition(':')[0]}:{masked('password', user.partition(':')[2])}"
-    if query and any(masked(name, value) != value for name, value in query):
-        shown = "&".join(f"{name}={masked(name, value)}" for name, value in query)
-        url = url._replace(query=shown)
-    return urlunsplit(url._replace(netloc=f"{user}{at}{place}")) if at or query else text
 
 
 def masked_definition(definition: ServerDefinition) -> ServerDefinition:
     """A definition as it may be shown."""
-    auth = {key: masked(key, value) if isinstance(value, str) else value for key, value in definition.auth.items()}
+    auth = {key: masked(value, key) if isinstance(value, str) else value for key, value in definition.auth.items()}
     return definition.replace(
         args=tuple(masked_args(definition.args)),
-        env=masked_table(definition.env),
-        url=None if definition.url is None else masked_url(definition.url),
-        headers=masked_table(definition.headers),
-        auth={**auth, "type": definition.auth["type"]} if auth else auth,
+        env=_masked_table(definition.env),
+        url=None if definition.url is None else masked(definition.url),
+        headers=_masked_table(definition.headers),
+        auth=auth,
     )
 
 
+def _masked_table(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: masked(text, name) for name, text in table.items()}
+
+
 def _masked_args(args: Sequence[str]) -> Iterator[str]:
-    flag = ""
-    for arg in args:
-        name, equals, value = arg.partition("=")
-        if looks_secret(flag) and not arg.startswith("-"):
-            yield masked(flag, arg)
-        elif equals and value:
-            yield f"{name}={masked(name, value)}" if "://" not in name else masked_url(arg)
+    before = ""
+    for argument in args:
+        option, equals, value = argument.partition("=")
+        if equals and "://" not in option:
+            yield f"{option}={masked(value, option)}"
+        elif before.startswith("-") and not argument.startswith("-"):
+            yield masked(argument, before)
         else:
-            yield masked_url(arg) if "://" in arg else arg
-        flag = arg if arg.startswith("-") and not equals else ""
+            yield masked(argument)
+        before = "" if equals else argument
+
+
+def _hidden(text: str) -> str:
+    """A literal behind a telling name; `Bearer` before it stays."""
+    match = _SCHEME.fullmatch(text)
+    assert match is not None  # it matches anything
+    secret = match[2]
+    return text if not secret.strip() or _NO_SECRETS.fullmatch(secret) else (match[1] or "") + _dots(secret)
+
+
+def _dots(secret: str) -> str:
+    return f"•••• ({len(secret)} characters)"

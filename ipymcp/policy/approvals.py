@@ -14,11 +14,11 @@ from ipymcp.policy.rules import Rule, hints
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ipymcp.policy.filters import Subject
     from ipymcp.policy.policy import Policy
     from ipymcp.policy.questions import ApprovalAnswer
     from ipymcp.policy.remembered import Remembered
     from ipymcp.policy.rules import Caller, Rights
-    from ipymcp.runtime.catalog import ToolEntry
 
 __all__ = ["Approvals", "Wish"]
 
@@ -36,7 +36,7 @@ _HINTS = {
 class Wish:
     """A call that needs consent."""
 
-    entry: ToolEntry
+    entry: Subject
     rights: Rights
     caller: Caller
     turn: str

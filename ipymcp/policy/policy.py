@@ -12,8 +12,8 @@ from ipymcp.policy.rules import Verdict, forbidden_by_mode, matching
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from ipymcp.policy.filters import Subject
     from ipymcp.policy.rules import Caller, Rights, Rule
-    from ipymcp.runtime.catalog import ToolEntry
 
     PinsMode: TypeAlias = Literal["models", "all", "off"]
 
@@ -26,7 +26,7 @@ _MOST_TURNS = 32
 class _Known(NamedTuple):
     """A verdict and all that it was made from, compared by identity."""
 
-    entry: ToolEntry
+    entry: Subject
     rights: Rights
     filters: tuple[Any, ...]
     state: object
@@ -53,7 +53,7 @@ class Policy:
 
     # -- asking it ----------------------------------------------------------------------------------------------------
 
-    def check(self, entry: ToolEntry, rights: Rights, caller: Caller = "user", turn: str = "") -> Verdict:
+    def check(self, entry: Subject, rights: Rights, caller: Caller = "user", turn: str = "") -> Verdict:
         """What is decided of a call, unless it is denied.
 
         Args:
@@ -80,7 +80,7 @@ class Policy:
             hint=verdict.hint or f"%mcp policy explain {name} · %mcp policy allow {name}",
         )
 
-    def verdict(self, entry: ToolEntry, rights: Rights, caller: Caller = "user") -> Verdict:
+    def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
         """What is decided of a tool for a caller."""
         key = (entry.server, entry.name, caller)
         known = self._known.get(key)
@@ -97,11 +97,11 @@ class Policy:
         self._known[key] = _Known(entry, rights, filters, state, verdict)
         return verdict
 
-    def rules(self, entry: ToolEntry, rights: Rights, caller: Caller) -> list[Rule]:
+    def rules(self, entry: Subject, rights: Rights, caller: Caller) -> list[Rule]:
         """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
         return list(matching(entry, rights, caller, (*self.remembered, *self.said)))
 
-    def _decide(self, entry: ToolEntry, rights: Rights, caller: Caller) -> Verdict:
+    def _decide(self, entry: Subject, rights: Rights, caller: Caller) -> Verdict:
         forbidden = self._disabled(entry) or forbidden_by_mode(entry, rights) or self._pinned(entry, rights, caller)
         if forbidden is not None and forbidden.decision == "deny":
             return forbidden
@@ -110,14 +110,14 @@ class Policy:
         why = f"denied by the rule {str(rule)!r}" if rule.decision == "deny" else str(rule)
         return Verdict(rule.decision, why, notice=notice)
 
-    def _disabled(self, entry: ToolEntry) -> Verdict | None:
+    def _disabled(self, entry: Subject) -> Verdict | None:
         pattern = self.filters.forbidding(entry)
         if pattern is None:
             return None
         by = "" if pattern == f"{entry.server}.{entry.name}" else f" by {pattern!r}"
         return Verdict("deny", f"is disabled{by}", f"%mcp enable {entry.server}.{entry.name}")
 
-    def _pinned(self, entry: ToolEntry, rights: Rights, caller: Caller) -> Verdict | None:
+    def _pinned(self, entry: Subject, rights: Rights, caller: Caller) -> Verdict | None:
         key, name = (rights.digest, entry.name), f"{entry.server}.{entry.name}"
         if key in self._unlocked:
             return Verdict("deny", "differs from mcp.lock", f"%mcp pins {name}")
@@ -136,7 +136,7 @@ class Policy:
         self.said = (*kept, rule)
         self._state = object()
 
-    def allow_turn(self, turn: str, rights: Rights, entry: ToolEntry) -> None:
+    def allow_turn(self, turn: str, rights: Rights, entry: Subject) -> None:
         """Allow a tool for the rest of a model's answer."""
         self._turns.setdefault(turn, set()).add((rights.digest, entry.name))
         self._turns.move_to_end(turn)

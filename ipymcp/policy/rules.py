@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.policy.filters import Subject
 
 __all__ = [
     "CALLERS",
@@ -84,7 +84,7 @@ class Rule(Struct, frozen=True):
     origin: str
     digest: str = ""
 
-    def matches(self, entry: ToolEntry, digest: str) -> bool:
+    def matches(self, entry: Subject, digest: str) -> bool:
         """Whether it is about this tool of this server."""
         if not self.digest:
             return _names(entry, self.pattern, f"{entry.server}.")
@@ -119,7 +119,7 @@ class Verdict(Struct, frozen=True):
     notice: str = ""
 
 
-def hints(entry: ToolEntry, rights: Rights) -> dict[str, Any]:
+def hints(entry: Subject, rights: Rights) -> dict[str, Any]:
     """A tool's hints: the server's, and the user's instead where there are any. Missing ones are unknown."""
     from ipymcp.protocol import wire
     from ipymcp.protocol.jsontypes import is_object
@@ -133,7 +133,7 @@ def hints(entry: ToolEntry, rights: Rights) -> dict[str, Any]:
     return known
 
 
-def forbidden_by_mode(entry: ToolEntry, rights: Rights) -> Verdict | None:
+def forbidden_by_mode(entry: Subject, rights: Rights) -> Verdict | None:
     """What the read-only mode says against a tool, if it does."""
     if not rights.read_only:
         return None
@@ -144,7 +144,7 @@ def forbidden_by_mode(entry: ToolEntry, rights: Rights) -> Verdict | None:
     return None if read_only is True else Verdict("deny", "read-only mode: it does not say that it only reads", hint)
 
 
-def matching(entry: ToolEntry, rights: Rights, caller: Caller, said: Iterable[Rule]) -> Iterator[Rule]:
+def matching(entry: Subject, rights: Rights, caller: Caller, said: Iterable[Rule]) -> Iterator[Rule]:
     """Every rule that is about this tool, called by this caller; the last of them decides.
 
     Args:
@@ -169,5 +169,5 @@ def matching(entry: ToolEntry, rights: Rights, caller: Caller, said: Iterable[Ru
             yield rule
 
 
-def _names(entry: ToolEntry, pattern: str, prefix: str = "") -> bool:
+def _names(entry: Subject, pattern: str, prefix: str = "") -> bool:
     return fnmatchcase(prefix + entry.name, pattern) or fnmatchcase(prefix + entry.alias, pattern)

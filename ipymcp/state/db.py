@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ipymcp.state.folder import create_private, foreign
+from ipymcp.state.private import create_private, foreign
 from ipymcp.state.schema import MIGRATIONS
 
 if TYPE_CHECKING:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ipymcp.config.places import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from ipymcp.state.db import Database
     from ipymcp.state.known import KnownServers
@@ -31,9 +33,7 @@ class Store:
     @cached_property
     def folder(self) -> Path:
         """Where it lies."""
-        from ipymcp.state.folder import state_folder
-
-        return state_folder()
+        return Path(state_folder())
 
     @cached_property
     def database(self) -> Database:

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import SecretError
-from ipymcp.state.folder import foreign, make_private
+from ipymcp.state.private import foreign, make_private
 
 if TYPE_CHECKING:
     from pathlib import Path

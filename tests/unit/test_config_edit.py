@@ -14,7 +14,7 @@ import pytest
 
 from ipymcp.config.edit import edit, project_file
 from ipymcp.config.hosts import HOSTS, read_host
-from ipymcp.config.secrecy import MASK, masked, masked_args, masked_url
+from ipymcp.config.secrecy import masked, masked_args
 from ipymcp.errors import ConfigError
 from ipymcp.runtime.host import Host
 from ipymcp.tools import edits
@@ -310,28 +310,29 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
     ("name", "text", "shown"),
     [
         ("LEVEL", "debug", "debug"),
-        ("API_KEY", "abc", MASK),
-        ("api-key", "abc", MASK),
+        ("API_KEY", "abc", "•••• (3 characters)"),
+        ("api-key", "abc", "•••• (3 characters)"),
         ("GITHUB_TOKEN", "${env:TOKEN}", "${env:TOKEN}"),
         ("Authorization", "Bearer ${TOKEN}", "Bearer ${TOKEN}"),
-        ("Authorization", "Bearer s3cr3ts3cr3t", MASK),
-        ("Authorization", "${A}s3cr3ts3cr3t", MASK),
+        ("Authorization", "Bearer s3cr3ts3cr3t", "Bearer •••• (12 characters)"),
+        ("Authorization", "${A}s3cr3ts3cr3t", "${A}•••• (12 characters)"),
         ("DB_PASSWORD", "", ""),
         ("KEYBOARD", "qwerty", "qwerty"),
     ],
 )
 def test_a_literal_under_a_secrets_name_is_masked(name: str, text: str, shown: str) -> None:
-    assert masked(name, text) == shown
+    assert masked(text, name) == shown
 
 
 def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
-    assert masked_args(["-y", "--token", "abc", "--level=x", "--api-key=abc", "--token", "-v", "KEY=5"]) == [
-        "-y", "--token", MASK, "--level=x", f"--api-key={MASK}", "--token", "-v", f"KEY={MASK}"
+    hidden = "•••• (3 characters)"
+    assert masked_args(["-y", "--token", "abc", "--level=x", "--api-key=abc", "--token", "-v", "-e", "KEY=abc"]) == [
+        "-y", "--token", hidden, "--level=x", f"--api-key={hidden}", "--token", "-v", "-e", f"KEY={hidden}"
     ]  # fmt: skip
-    assert masked_args(["postgres://me:pw@h/db"]) == [f"postgres://me:{MASK}@h/db"]
-    assert masked_url("https://h/mcp?api_key=abc&x=1") == f"https://h/mcp?api_key={MASK}&x=1"
-    assert masked_url("https://h/mcp?x=a%20b") == "https://h/mcp?x=a%20b"
-    assert masked_url("https://${env:H}/mcp?token=${T}") == "https://${env:H}/mcp?token=${T}"
+    assert masked_args(["postgres://me:abc@h/db"]) == [f"postgres://me:{hidden}@h/db"]
+    assert masked("https://h/mcp?api_key=abc&x=1") == f"https://h/mcp?api_key={hidden}&x=1"
+    assert masked("https://h/mcp?x=a%20b") == "https://h/mcp?x=a%20b"
+    assert masked("https://${env:H}/mcp?token=${T}") == "https://${env:H}/mcp?token=${T}"
 
 
 def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, host: Host) -> None:
@@ -342,7 +343,7 @@ def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, ho
     project = str(home / "p" / ".mcp.json")
     assert table.rows == (
         ("fs", "theirs", "needs_trust", project),
-        ("fs", f"mine --token {MASK}", "shadowed", str(own)),
+        ("fs", "mine --token •••• (3 characters)", "shadowed", str(own)),
         ("bad", "", "error", f'{project}: mcpServers.bad: expected "command" or "url", found neither'),
         ("off", "https://h", "disabled", str(own)),
     )
@@ -363,7 +364,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
         ("command", "x", "mcp.fs.command[0]"),
         ("args", '["${NONE}"]', "mcp.fs.command"),
         ("env.T", "{env:TOKEN}", "mcp.fs.environment.T"),
-        ("env.K_KEY", MASK, "mcp.fs.environment.K_KEY"),
+        ("env.K_KEY", "•••• (3 characters)", "mcp.fs.environment.K_KEY"),
         ("opencode.timeout", "kept, not used", "mcp.fs.timeout"),
         ("${NONE}", "not set in this kernel", "mcp.fs.command[1]"),
         ("{env:TOKEN}", "a variable of this kernel", "mcp.fs.environment.T"),

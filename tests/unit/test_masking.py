@@ -99,6 +99,7 @@ def test_texts_within_json_are_masked_and_nothing_else_is_touched() -> None:
 SECRET_NAMES = """
 OPENAI_API_KEY GITHUB_TOKEN token X-API-Key Authorization apiKey accessToken AWS_SECRET_ACCESS_KEY DB_PASSWORD
 PGPASSWORD MYSQL_PWD Cookie client_secret GH_PAT NPM_CONFIG__AUTH SSH_KEY privateKey TOKEN_2 --api-key
+DB_PASSWORD_1 API_KEY2 auth sig ConnectionString X-Auth
 """
 OTHER_NAMES = """
 PATH PWD OLDPWD GIT_AUTHOR_NAME SSH_AUTH_SOCK COMPASS MONKEY TOKENIZERS_PARALLELISM PUBLIC_KEY MAX_TOKENS

@@ -10,7 +10,8 @@ import pytest
 
 from ipymcp.config.dangers import dangers
 from ipymcp.config.definition import Scope, ServerDefinition, Source
-from ipymcp.config.trust import described, masked, wanted_secrets
+from ipymcp.config.secrecy import masked
+from ipymcp.config.trust import described, wanted_secrets
 from ipymcp.errors import TrustError
 from ipymcp.policy.questions import TrustAnswer, TrustQuestion
 from ipymcp.policy.trust import Trust

@@ -1,24 +1,17 @@
-"""Where state is kept: `IPYMCP_STATE_DIR`, else `ipymcp` in Jupyter's data folder."""
+"""Files that nobody but the user may read or write."""
 
 from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["create_private", "foreign", "make_private", "state_folder"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["create_private", "foreign", "make_private"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-
-def state_folder() -> Path:
-    """The folder. It need not exist."""
-    named = os.environ.get("IPYMCP_STATE_DIR")
-    if named:
-        return Path(os.path.abspath(os.path.expanduser(named)))
-    from jupyter_core.paths import jupyter_data_dir
-
-    return Path(jupyter_data_dir(), "ipymcp")
 
 
 def create_private(path: Path) -> None:
