@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,25 +13,20 @@ from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.dialects import normal
 from ipymcp.config.edit import edit, project_file
 from ipymcp.config.files import read_each
-from ipymcp.config.formats import definition_of, definitions
+from ipymcp.config.formats import definition_of
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.places import own_files, user_file
-from ipymcp.config.shapes import Written, is_name, is_server, no_shape, shape_of
+from ipymcp.config.shapes import Written, is_name
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.names import nearest, quoted
+from ipymcp.tools.given import changed, given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.runtime.host import Host
 
-__all__ = ["Imported", "add", "import_from", "placed", "remove", "settings", "update"]
-
-_TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
-"""The keys whose values are texts, as they were typed."""
-_TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
-_PASTED = "pasted"
-_JSON = 'values are JSON, such as timeout=60 or inherit_env=["HOME"]; texts stand as they are'
+__all__ = ["Imported", "add", "import_from", "remove", "update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +36,6 @@ class Imported:
     file: Path
     names: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """`key=value` as a change of a definition: `env.TOKEN` reaches into a table, an empty value takes a key out."""
-    change: dict[str, Any] = {}
-    for path, text in pairs:
-        key, dot, inner = path.partition(".")
-        value = None if not text else text if (dot and key in _TABLES_OF_TEXTS) or key in _TEXTS else _decoded(text)
-        if dot:
-            change[key] = {**(change.get(key) or {}), inner: value}
-        else:
-            change[key] = value
-    return change
-
-
-def placed(text: str, host: Host, *, project: bool) -> str:
-    """A path that was typed in the notebook's folder, as it stands in the file; what does not begin as one stays.
-
-    The user's own servers run elsewhere, and a project's in the folder of its file.
-    """
-    if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
-        return text
-    path = os.path.normpath(os.path.join(host.folder, os.path.expanduser(text)))
-    if not project or not os.path.samefile(host.folder, _target(host, project)[0].parent):
-        return path
-    return text
 
 
 def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool) -> Imported:
@@ -84,36 +52,19 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
         UnknownName: The document has no server of that name.
     """
     file, source = _target(host, project)
-    given = _given(name, values, source)
+    chosen = given(name, values, source)
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        for one in given:
+        for one in chosen:
             if one.name in servers:
                 word = quoted(one.name)
                 hint = f"%mcp config update {word} …, or %mcp config remove {word}"
                 raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
             _put(one, document, source)
 
-    names = tuple(one.name for one in given)
+    names = tuple(one.name for one in chosen)
     return Imported(_edit(file, alter, host, project, names), names, ())
-
-
-def _given(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
-    """What is to be added: a definition, or those of a document."""
-    if is_server(values) or shape_of(values, _PASTED) is None:
-        if name is None and not is_server(values):
-            raise no_shape(values, _PASTED)
-        if name is None:
-            raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
-        return [definition_of(Written(name, f"mcpServers.{name}", _changed({}, values)), "mcpServers", source, {})]
-    found = definitions(values, Source(scope=source.scope, file=_PASTED))
-    if name is None or not found:
-        return list(found.values())
-    if name not in found and len(found) > 1:
-        hint = nearest(name, found) or "without a name, all of it is added"
-        raise UnknownName(f"there is no server {name!r} in what was pasted", hint=hint)
-    return [found.get(name) or next(iter(found.values())).replace(name=name)]
 
 
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
@@ -126,7 +77,7 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        servers[name] = _changed(_ours(_entry(name, servers, file), values, source), values)
+        servers[name] = changed(_ours(_entry(name, servers, file), values, source), values)
         _check(name, document, source)
 
     before = _standing_in(file, name, host)
@@ -218,8 +169,10 @@ def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
     everywhere = [found.servers.get(name), *found.shadowed.get(name, ())]
     definitions = [one for one in everywhere if isinstance(one, ServerDefinition)]
     for one in sorted(definitions, key=lambda one: one.source.scope != "user"):
-        if one.source.file in own or (one.source.scope == "project" and Path(str(one.source)).name == "mcp.json"):
-            return Path(str(one.source)), one.source
+        place = str(one.source.file)
+        is_projects = one.source.scope == "project" and place == os.path.join(one.source.folder or "", "mcp.json")
+        if place in own or is_projects:
+            return Path(place), one.source
     if definitions:
         hint = f"change it there, or copy it: %mcp config import {definitions[0].source} {name}"
         raise ConfigError(f"{name} is defined in {definitions[0].source}, which ipymcp does not write", hint=hint)
@@ -242,21 +195,6 @@ def _ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -
     except ConfigError:  # perhaps what is to be mended
         return entry
     return own if names.keys() & values.keys() else entry
-
-
-def _changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """With these values; None takes one out, and a table's are changed one by one."""
-    changed = dict(entry)
-    for key, value in values.items():
-        before = changed.get(key)
-        if isinstance(value, Mapping) and (before is None or isinstance(before, Mapping)):
-            table = _changed(cast("Mapping[str, Any]", before or {}), cast("Mapping[str, Any]", value))
-            value = table or None
-        if value is None:
-            changed.pop(key, None)
-        else:
-            changed[key] = value
-    return changed
 
 
 def _check(name: str, document: Mapping[str, Any], source: Source) -> None:
@@ -284,10 +222,3 @@ def _standing_in(file: Path, name: str, host: Host) -> ServerDefinition | None:
     found = host.discovery.read()
     everywhere = (found.servers.get(name), *found.shadowed.get(name, ()))
     return next((one for one in everywhere if isinstance(one, ServerDefinition) and str(one.source) == str(file)), None)
-
-
-def _decoded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
