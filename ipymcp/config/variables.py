@@ -182,7 +182,7 @@ class _Expander:
             case "secret":
                 value, hint = (
                     self._lookup.secret(name),
-                    f"this kernel keeps no secret {name!r}: name a variable instead",
+                    f"%mcp secret set {name} asks for it",
                 )
             case "input":
                 given = name in self._definition.inputs

@@ -94,4 +94,13 @@ def _table(secrets: Secrets) -> Table:
     return Table(columns, rows, title="secrets", note="" if rows else "none yet: %mcp secret set NAME")
 
 
-COMMANDS = {"secret": Command(Syntax(_USAGE, at_least=1), _HELP, _secret)}
+_SYNTAX = Syntax(
+    _USAGE,
+    at_least=1,
+    actions={
+        "set": Syntax("secret set NAME", takes=("secret",)),
+        "list": Syntax("secret list"),
+        "delete": Syntax("secret delete NAME…", takes=("secret",)),
+    },
+)
+COMMANDS = {"secret": Command(_SYNTAX, _HELP, _secret)}
