@@ -106,7 +106,8 @@ def _shortened(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(visible(text).split())
+    """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
+    return " ".join(visible(text).replace("\n", "\u240a").split())
 
 
 def _say(text: str) -> None:
