@@ -97,14 +97,14 @@ class History:
     Args:
         database: Gives where they are kept; not called before there is something to keep.
         later: Has a function called after some seconds, from any thread; whether it will be.
-        notebook: Gives the notebook's path.
+        notebook: The notebook's path, or the folder where it is not known.
     """
 
     def __init__(
         self,
         database: Callable[[], Database],
         later: Callable[[float, Callable[[], None]], bool],
-        notebook: Callable[[], str],
+        notebook: str,
     ) -> None:
         self.mode: HistoryMode = "sizes"
         """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
@@ -181,8 +181,7 @@ class History:
     # -- in the database's thread -------------------------------------------------------------------------------------
 
     def _write(self, connection: Connection, records: list[Record]) -> None:
-        notebook = self._notebook()
-        rows = [self._row(record, notebook) for record in records]
+        rows = [self._row(record) for record in records]
         places = ", ".join("?" * len(_COLUMNS.split(", ")))
         connection.executemany(f"INSERT INTO history ({_COLUMNS}) VALUES ({places})", rows)
         self._since_pruned += len(rows)
@@ -193,7 +192,7 @@ class History:
             self._pruned = time.monotonic()
             connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
 
-    def _row(self, record: Record, notebook: str) -> tuple[Any, ...]:
+    def _row(self, record: Record) -> tuple[Any, ...]:
         began, ended, caller, server, tool, arguments, received, result, error, cell = record
         failure = "" if error is None and result is None else _failure(record)
         values = (None, None)
@@ -202,7 +201,7 @@ class History:
         began += self._clock
         duration = ended - record.began
         return (
-            began, duration, caller, server, tool, len(arguments), received, failure, notebook, cell, *values
+            began, duration, caller, server, tool, len(arguments), received, failure, self._notebook, cell, *values
         )  # fmt: skip
 
     def _kept(self, value: bytes | Raw) -> bytes:
