@@ -111,7 +111,7 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
         ({"env": {"PORT": 8080}}, "env.PORT: expected a string, got 8080", 'put it in quotes: "8080"'),
         ({"env": {"ON": True}}, "env.ON: expected a string, got true", 'put it in quotes: "true"'),
         ({"env": {"A": None}}, "env.A: expected a string, got null", TABLE),
-        ({"headers": 1}, "headers: expected an object of strings, got 1", TABLE),
+        ({"headers": 1}, "headers: expected an object of strings, got a number or a flag", TABLE),
         ({"cwd": {}}, "cwd: expected a text, got an object", "write a folder's path"),
         (
             {"timeout": "30s"},
