@@ -84,6 +84,39 @@ def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:
     return {**watch.per(1), "build_ms": (watch.wall - small.wall) * 1e3, "mb": grown}
 
 
+def history_cost(mcp: Any, count: int) -> Sample:
+    """Synchronous calls with the history off and on, in turn, so many that what came is written meanwhile."""
+    history = mcp._host.history
+    taken: dict[str, list[float]] = {"off": [], "sizes": []}
+    for mode in ("off", "sizes", "sizes", "off"):
+        history.mode = mode
+        with Stopwatch() as watch:
+            for _ in range(count):
+                mcp.light.echo(ECHO).text  # noqa: B018
+        taken[mode].append(watch.wall / count * 1e3)
+    expect(mcp.history(limit=count).entries[0].tool == "echo", "history")
+    off, on = statistics.mean(taken["off"]), statistics.mean(taken["sizes"])
+    return {"wall_ms": on, "off_ms": off, "ratio": on / off}
+
+
+def policy_check(mcp: Any, count: int) -> Sample:
+    """The check of one call, in microseconds: as it is call after call, and the first after a rule was made."""
+    host = mcp._host
+    session, policy = host.sessions["light"], host.guard.policy
+    entry = session.catalog.tools["echo"]
+    rights = session.rights
+    with Stopwatch() as again:
+        for _ in range(count):
+            policy.check(entry, rights, "user")
+    first = 0.0
+    for _ in range(count // 10):
+        policy.pins = "models"  # as any change does, this makes what is known stale
+        with Stopwatch() as watch:
+            policy.check(entry, rights, "model")
+        first += watch.wall
+    return {"us": again.wall / count * 1e6, "first_us": first / (count // 10) * 1e6}
+
+
 def tab_inside(shell: Any) -> Sample:
     """Tab without the wire: the slowest of several lines, each by its median."""
     from IPython.core.completer import provisionalcompleter

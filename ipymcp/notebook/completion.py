@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import McpError
+from ipymcp.masking import mask
 from ipymcp.notebook.code_completion import in_code, values
 from ipymcp.notebook.context import LineContext, context_at
 from ipymcp.runtime.names import quoted
@@ -41,15 +42,20 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
     if context is None:
         return None
     if isinstance(context, LineContext):
-        words, kind = _on_line(context, mcp)
+        words, kind = _shown(*_on_line(context, mcp))
         # A glob is no beginning of a name: offered itself, it stays, and Python's names stay away.
         whole = [context.partial] if context.kind == "tool" and context.partial else []
         found = _beginning(context.partial, [*context.actions, *words])
         if context.kind in _NAMING and not context.quote:
             found = [quoted(word, is_open=word.endswith(".")) for word in found]
         return context.partial, found or whole, kind
-    words, kind = in_code(context, mcp)
+    words, kind = _shown(*in_code(context, mcp))
     return context.partial, _beginning(context.partial, words), kind
+
+
+def _shown(words: Iterable[str], kind: str) -> tuple[Iterable[str], str]:
+    """Without values and addresses that hold a secret. Names are the user's to type, whatever they hold."""
+    return (filter(lambda word: mask(word) == word, words) if kind in ("value", "path") else words), kind
 
 
 def _beginning(partial: str, words: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.masking import mask
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Pin:
 
     hash: str
     definition: str
-    """Canonical."""
+    """Canonical, its secrets masked."""
     pinned: float
     """When, in seconds since the epoch."""
 
@@ -61,7 +62,7 @@ def diff(old: str, new: str) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     """One line a value, but the description as its own lines: a change in it is to be read."""
-    definition = json.loads(text)
+    definition = json.loads(mask(text))  # as what is kept is
     description = definition.pop("description", "")
     shown = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
     return [f"description: {line}" for line in str(description).splitlines()] + shown
@@ -118,4 +119,4 @@ class Pins:
 
 
 def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    return mask(text).encode("utf-8", "replace").decode()

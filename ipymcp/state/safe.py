@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "Kind", "Safe"]
 
-Kind = Literal["secret", "tokens", "registration"]
+Kind = Literal["secret", "input", "tokens", "registration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,14 @@ class Safe:
         if rows[0][0] == "keyring" and self._keyring is not None:
             self._keyring.delete(_label(kind, name))
         return self._database.execute("DELETE FROM secrets WHERE kind = ? AND name = ?", (kind, name)) > 0
+
+    def check(self, kind: Kind, name: str) -> str:
+        """Empty if what is kept under a name can be read, else why not."""
+        try:
+            self.get(kind, name)
+        except SecretError as error:
+            return error.message
+        return ""
 
     def kept(self, kind: Kind) -> list[Kept]:
         """What there is of a kind, what changed last first."""
