@@ -52,6 +52,10 @@ class Discovery:
         self._named.add(file)
         self._stamps[file] = stamp(file)
 
+    def wrote(self, path: Path) -> None:
+        """What has changed in a file is known: we did it ourselves."""
+        self._stamps[path] = stamp(path)
+
     def changes(self) -> list[str]:
         """The files that came, went or changed since they were last read or told of, as lines to show."""
         lines: list[str] = []

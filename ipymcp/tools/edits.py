@@ -22,7 +22,7 @@ from ipymcp.runtime.names import nearest, quoted
 from ipymcp.tools.given import changed, given
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ipymcp.runtime.host import Host
 
@@ -53,6 +53,7 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
     """
     file, source = _target(host, project)
     chosen = given(name, values, source)
+    added: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
@@ -61,10 +62,10 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
                 word = quoted(one.name)
                 hint = f"%mcp config update {word} …, or %mcp config remove {word}"
                 raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
-            _put(one, document, source)
+            added.append(_put(one, document, source))
 
-    names = tuple(one.name for one in chosen)
-    return Imported(_edit(file, alter, host, project, names), names, ())
+    _edit(file, alter, host, project, added)
+    return Imported(file, tuple(one.name for one in added), ())
 
 
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
@@ -74,15 +75,18 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         ConfigError: ipymcp's own files do not define it, it would be wrong, or the file cannot be written.
     """
     file, source = _holder(name, host, project)
+    agreed: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        servers[name] = changed(_ours(_entry(name, servers, file), values, source), values)
-        _check(name, document, source)
+        entry = _entry(name, servers, file)
+        is_trusted = _is_trusted(name, document, source, host)
+        servers[name] = changed(_ours(entry, values, source), values)
+        definition = _standing(name, document, source)
+        if is_trusted:  # else what somebody else changed would come to be agreed to
+            agreed.append(definition)
 
-    before = _standing_in(file, name, host)
-    is_trusted = before is None or host.trusts(before)  # else what somebody else changed would come to be agreed to
-    return _edit(file, alter, host, source.scope == "project", [name] if is_trusted else [])
+    return _edit(file, alter, host, source.scope == "project", agreed)
 
 
 def remove(name: str, host: Host, *, project: bool) -> Path:
@@ -110,7 +114,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
             raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, theirs) or ", ".join(theirs))
     chosen = [theirs[name] for name in names or theirs]
     file, source = _target(host, project)
-    taken: list[str] = []
+    taken: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
@@ -118,12 +122,11 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
             if one.name in servers and not replace:
                 notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
                 continue
-            _put(one, document, source)
-            taken.append(one.name)
+            taken.append(_put(one, document, source))
 
     if chosen:
         _edit(file, alter, host, project, taken)
-    return Imported(file, tuple(taken), tuple(notes))
+    return Imported(file, tuple(one.name for one in taken), tuple(notes))
 
 
 def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
@@ -139,10 +142,11 @@ def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[s
     return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
 
 
-def _put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> None:
+def _put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> ServerDefinition:
+    """Write a definition; gives it as it stands then."""
     document["mcpServers"][definition.name] = as_own(definition)
     _add_inputs(document, definition)
-    _check(definition.name, document, source)
+    return _standing(definition.name, document, source)
 
 
 def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
@@ -165,7 +169,7 @@ def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
     if project:
         return file, source
     own = {*own_files(), str(file)}
-    found = host.discovery.read()
+    found = host.discovery.peek()
     everywhere = [found.servers.get(name), *found.shadowed.get(name, ())]
     definitions = [one for one in everywhere if isinstance(one, ServerDefinition)]
     for one in sorted(definitions, key=lambda one: one.source.scope != "user"):
@@ -197,28 +201,34 @@ def _ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -
     return own if names.keys() & values.keys() else entry
 
 
-def _check(name: str, document: Mapping[str, Any], source: Source) -> None:
-    """Raise where what is to be written could not be read again."""
+def _standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
+    """A server as the document defines it; raises where that could not be read again."""
     if not is_name(name):
         raise ConfigError(f"{name!r} is no name of a server", hint="use a text that can be seen")
     listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
     inputs = {str(one.get("id")): one for one in listed}
-    definition_of(Written(name, f"mcpServers.{name}", document["mcpServers"][name]), "mcpServers", source, inputs)
+    written = Written(name, f"mcpServers.{name}", document["mcpServers"][name])
+    return definition_of(written, "mcpServers", source, inputs)
 
 
-def _edit(file: Path, alter: Any, host: Host, project: bool, agreed: Sequence[str] = ()) -> Path:
-    """Change the file. What the user has had us write of the servers in `agreed` may run."""
+def _is_trusted(name: str, document: Mapping[str, Any], source: Source, host: Host) -> bool:
+    """Whether a server may run as it stands, or could not anyhow."""
+    try:
+        return host.trusts(_standing(name, document, source))
+    except ConfigError:
+        return True
+
+
+def _edit(
+    file: Path,
+    alter: Callable[[dict[str, Any]], None],
+    host: Host,
+    project: bool,
+    agreed: Sequence[ServerDefinition] = (),
+) -> Path:
+    """Change the file. What the user has had us write, which `alter` puts into `agreed`, may run."""
     edit(file, alter, private=not project)
-    host.discovery.read()  # we know that it has changed
-    for name in agreed:
-        written = _standing_in(file, name, host)
-        if written is not None:
-            host.agree(written)
+    host.discovery.wrote(file)
+    for definition in agreed:
+        host.agree(definition)
     return file
-
-
-def _standing_in(file: Path, name: str, host: Host) -> ServerDefinition | None:
-    """A server as a file defines it, whatever shadows it."""
-    found = host.discovery.read()
-    everywhere = (found.servers.get(name), *found.shadowed.get(name, ()))
-    return next((one for one in everywhere if isinstance(one, ServerDefinition) and str(one.source) == str(file)), None)

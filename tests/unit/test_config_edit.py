@@ -184,6 +184,21 @@ def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
     assert host.discovery.changes() == []
 
 
+def test_a_change_of_our_own_file_leaves_what_others_changed_to_be_told(
+    home: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYMCP_CONFIG", "none.json")  # is missing, and hinders nothing
+    edits.add("fs", {"command": "x"}, host, project=False)
+    edits.update("fs", {"timeout": 5}, host, project=False)
+    monkeypatch.delenv("IPYMCP_CONFIG")
+    found = host.discovery.read().definitions
+    assert found["fs"].timeout == 5.0 and host.trusts(found["fs"])
+    theirs = home / "p" / ".mcp.json"
+    theirs.write_text("{}")
+    edits.update("fs", {"timeout": 6}, host, project=False)
+    assert host.discovery.changes() == [f"{theirs} is new: %mcp load brings the servers up to date"]
+
+
 def test_a_value_that_another_host_named_is_changed_under_our_name(home: Path, host: Host) -> None:
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     own.parent.mkdir(parents=True, exist_ok=True)
