@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from ipymcp.config.convert import adopted, as_own
 from ipymcp.config.definition import ServerDefinition, Source
@@ -35,8 +36,7 @@ _PASTED = "pasted"
 _JSON = 'values are JSON, such as timeout=60 or inherit_env=["HOME"]; texts stand as they are'
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """What an import did."""
 
     file: Path
