@@ -6,10 +6,10 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.variables import Reference, in_folder, mapped, respelled
@@ -26,8 +26,7 @@ SETTINGS = {key: getattr(_PLAIN, key) == {} for key in ServerDefinition.__struct
 """The keys of a definition in ipymcp's own file, and whether each holds a table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """How a host writes servers."""
 
     table: str = "mcpServers"
@@ -113,8 +112,7 @@ TARGETS: Mapping[str, Target] = {
 """The hosts whose documents can be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """Definitions as a document of another host."""
 
     document: Mapping[str, Any]

@@ -6,9 +6,10 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ipymcp.config.definition import Source
 from ipymcp.config.formats import SHAPE, definitions, entries
@@ -32,8 +33,7 @@ _ASSIGNMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """What a file holds."""
 
     text: str

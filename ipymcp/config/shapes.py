@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
+
+from msgspec import Struct
 
 from ipymcp.config.values import found
 from ipymcp.errors import ConfigError
@@ -26,8 +27,7 @@ _TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "ser
 _MENTIONED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """One server as a document has it."""
 
     name: str
@@ -36,8 +36,7 @@ class Written:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What a document holds."""
 
     host: str

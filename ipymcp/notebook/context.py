@@ -7,8 +7,9 @@ already. Finding the candidates is completion's work.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ipymcp.notebook.attribute_context import AttributeContext, Step, attribute_context
 from ipymcp.notebook.magics.line import tokenize_partial
@@ -27,8 +28,7 @@ _LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t]
 _CONTINUED = re.compile(r"\\\n")
 
 
-@dataclass(frozen=True, slots=True)
-class LineContext:
+class LineContext(Struct, frozen=True):
     """The cursor is in a `%mcp`, `x = %mcp` or `%%mcp` line."""
 
     kind: Typed

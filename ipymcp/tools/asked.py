@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, UnknownName
@@ -28,8 +29,7 @@ _TYPED = frozenset({"cell", "script", "named"})
 """The scopes of definitions that are nearer than any file that was found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is to be loaded."""
 
     definitions: list[ServerDefinition]

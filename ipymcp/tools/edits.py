@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from ipymcp.config.convert import adopted, as_own
 from ipymcp.config.definition import ServerDefinition, Source
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "add", "import_from", "remove", "update"]
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """What an import did."""
 
     file: Path

@@ -1,11 +1,11 @@
 """What the user is typing at the cursor."""
 
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ipymcp.notebook.context import AttributeContext, LineContext, Step, context_at
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from ipymcp.notebook.magics.line import LineError, Word
 
@@ -30,8 +31,7 @@ _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option.
 
     Args:
@@ -51,8 +51,7 @@ class Option:
     takes: Kind = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """What stood on a line."""
 
     names: tuple[Word, ...]
@@ -77,8 +76,7 @@ class Parsed:
         return list(self.values.get(option, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Syntax:
+class Syntax(Struct, frozen=True):
     """What a subcommand takes.
 
     Args:
