@@ -54,7 +54,8 @@ def _of_value(value: str) -> Iterator[str]:
     """A secret, and without the word before it: `Bearer …`, `Basic …`."""
     yield value
     scheme, _, credentials = value.partition(" ")
-    yield credentials.strip()
+    if credentials:
+        yield credentials.strip()
     if scheme.lower() == "basic":
         yield from _of_basic(credentials)
 
