@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADER", "SECRET_VALUE", "masked", "masked_args", "masked_definition"]
 
 SECRET_VALUE: Final = re.compile(
+    r"(?<![\w@.-])(?<!://)"  # a server's name may not hide
     r"(gh[pousr]_|github_pat_|glpat-|sk-|sk_live_|rk_live_|pk_live_|xox[abprs]-|AKIA|ASIA|AIza|ya29\.|npm_|hf_|pypi-|dop_v1_"
     r"|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.~+/=-]{8,}|-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+"
 )

@@ -53,8 +53,8 @@ def _of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 def _of_value(value: str) -> Iterator[str]:
     """A secret, and without the word before it: `Bearer …`, `Basic …`."""
     yield value
-    scheme, _, credentials = value.partition(" ")
-    if credentials:
+    scheme, has_scheme, credentials = value.partition(" ")
+    if has_scheme:
         yield credentials.strip()
     if scheme.lower() == "basic":
         yield from _of_basic(credentials)

@@ -5,12 +5,12 @@ Source: the canonical form is JSON with sorted keys and no blanks; what is absen
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ipymcp.masking import mask
 from ipymcp.protocol import wire
@@ -28,8 +28,7 @@ __all__ = ["Pin", "Pins", "canonical", "diff", "fingerprint"]
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A tool as it was pinned."""
 
     hash: str
@@ -57,6 +56,8 @@ def fingerprint(text: str) -> str:
 
 def diff(old: str, new: str) -> list[str]:
     """What differs between two canonical definitions, for people: unified, three lines around each change."""
+    import difflib  # by whoever looks
+
     return list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
 
 

@@ -157,7 +157,7 @@ def matching(entry: Subject, rights: Rights, caller: Caller, said: Iterable[Rule
     if caller in _OTHERS:
         known = hints(entry, rights)
         if known.get("readOnlyHint") is True and known.get("openWorldHint") is False:
-            yield Rule(entry.name, "allow", "its hints: it only reads, and only what the server has")
+            yield Rule(entry.name, "allow", "its hints: only reads its own data")
         for pattern in rights.auto_approve:
             if _names(entry, pattern):
                 yield Rule(pattern, "allow", f"autoApprove in {rights.origin}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
@@ -77,8 +78,7 @@ _LATIN = str.maketrans(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that should not be there.
 
     Attributes:

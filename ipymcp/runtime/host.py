@@ -56,12 +56,14 @@ class Host:
     """The servers of this notebook.
 
     Args:
-        folder: Where servers run unless their definition says otherwise; the working folder by default.
+        folder: Where servers run unless their definition says otherwise; the notebook's by default, else the working
+            folder.
         timing: How patient it is with them.
+        notebook: The notebook's path, where there is one and it is known.
     """
 
-    def __init__(self, folder: str | None = None, timing: Timing | None = None) -> None:
-        self.folder = os.path.abspath(folder or os.getcwd())
+    def __init__(self, folder: str | None = None, timing: Timing | None = None, *, notebook: str | None = None) -> None:
+        self.folder = os.path.abspath(folder or (os.path.dirname(notebook) if notebook else os.getcwd()))
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order they were loaded. Replaced as a whole when one comes or goes."""
         self.events = Events()
@@ -76,7 +78,7 @@ class Host:
         """What outlives the kernel."""
         self.desk = Desk(self.loop.places)
         self.answers = Answers(self.folder, self.handlers, self.desk)
-        self.history = History(lambda: self.state.database, self._later, self._notebook)
+        self.history = History(lambda: self.state.database, self._later, notebook or self.folder)
         self.guard = Guard(self.loop, self.desk, lambda: self.state.database)
         self._calls = CallServices(self.loop, self.handlers, self.running, self.answers, self.history)
         self._services = Services(
@@ -369,9 +371,6 @@ class Host:
             return False
         self.loop.call(self.loop.loop.call_later, delay, function)
         return True
-
-    def _notebook(self) -> str:
-        return os.environ.get("JPY_SESSION_NAME") or self.folder
 
     def _close_state(self) -> None:
         self.history.flush()

@@ -41,7 +41,11 @@ _LATER = 1_000_000
 _LONGEST_ERROR = 300
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
-_COLUMNS = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
+_SIZES = "time, duration, caller, server, tool, sent, received, error, notebook, cell"
+_COLUMNS = f"{_SIZES}, arguments, result"
+_MOST_PARAMETERS = 990
+"""Of one statement; SQLite takes 999 everywhere. A statement for each row would hand the interpreter's lock to and fro
+with the threads that make calls, thousands of times."""
 
 
 class Record(NamedTuple):
@@ -97,14 +101,14 @@ class History:
     Args:
         database: Gives where they are kept; not called before there is something to keep.
         later: Has a function called after some seconds, from any thread; whether it will be.
-        notebook: Gives the notebook's path.
+        notebook: The notebook's path, or the folder where it is not known.
     """
 
     def __init__(
         self,
         database: Callable[[], Database],
         later: Callable[[float, Callable[[], None]], bool],
-        notebook: Callable[[], str],
+        notebook: str,
     ) -> None:
         self.mode: HistoryMode = "sizes"
         """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
@@ -181,11 +185,20 @@ class History:
     # -- in the database's thread -------------------------------------------------------------------------------------
 
     def _write(self, connection: Connection, records: list[Record]) -> None:
-        notebook = self._notebook()
-        rows = [self._row(record, notebook) for record in records]
-        places = ", ".join("?" * len(_COLUMNS.split(", ")))
-        connection.executemany(f"INSERT INTO history ({_COLUMNS}) VALUES ({places})", rows)
-        self._since_pruned += len(rows)
+        with_values = self.mode == "values"
+        columns = _COLUMNS if with_values else _SIZES
+        width = len(columns.split(", "))
+        most = _MOST_PARAMETERS // width
+        for start in range(0, len(records), most):
+            values: list[Any] = []
+            for record in records[start : start + most]:
+                values += self._row(record, with_values)
+            places = ", ".join([f"({', '.join('?' * width)})"] * (len(values) // width))
+            connection.execute(f"INSERT INTO history ({columns}) VALUES {places}", values).close()
+        self._prune(connection, len(records))
+
+    def _prune(self, connection: Connection, added: int) -> None:
+        self._since_pruned += added
         if self._since_pruned >= _PRUNE_EVERY:
             self._since_pruned = 0
             connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MOST_ROWS,))
@@ -193,17 +206,16 @@ class History:
             self._pruned = time.monotonic()
             connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
 
-    def _row(self, record: Record, notebook: str) -> tuple[Any, ...]:
+    def _row(self, record: Record, with_values: bool) -> tuple[Any, ...]:
         began, ended, caller, server, tool, arguments, received, result, error, cell = record
         failure = "" if error is None and result is None else _failure(record)
-        values = (None, None)
-        if self.mode == "values":
-            values = self._kept(arguments), None if result is None else self._kept(result)
-        began += self._clock
-        duration = ended - record.began
-        return (
-            began, duration, caller, server, tool, len(arguments), received, failure, notebook, cell, *values
+        row = (
+            began + self._clock, ended - began, caller, server, tool, len(arguments), received, failure,
+            self._notebook, cell,
         )  # fmt: skip
+        if not with_values:
+            return row
+        return (*row, self._kept(arguments), None if result is None else self._kept(result))
 
     def _kept(self, value: bytes | Raw) -> bytes:
         text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")

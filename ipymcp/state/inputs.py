@@ -6,8 +6,9 @@ A kept password belongs to the definition that wanted it: one that has changed a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ipymcp.masking import masks
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Inputs", "KeptInput", "is_password"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeptInput:
+class KeptInput(Struct, frozen=True):
     """A password that is kept, without its value."""
 
     id: str

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from ipymcp.errors import SecretError
 
@@ -23,8 +24,7 @@ __all__ = ["Kept", "Kind", "Safe"]
 Kind = Literal["secret", "input", "tokens", "registration"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """One thing that is kept, without its value."""
 
     name: str

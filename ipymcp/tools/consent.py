@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ask_approval", "ask_trust"]
 
-_LONGEST_VALUE = 300
+_LONGEST_VALUE = 2_000
+_SHORT = {"y": "once", "yes": "once", "n": "no"}
 _ASKERS = {"user": "You call", "model": "A model wants to call", "app": "An app wants to call"}
 _MEANINGS = {
     "once": "once",
@@ -57,6 +58,7 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
     while True:
         text = input(prompt).strip().lower() or "no"
+        text = _SHORT.get(text, text)
         for answer in question.answers:
             if answer == text:
                 return answer
@@ -102,11 +104,14 @@ def _arguments(arguments: bytes) -> list[str]:
 
 def _shortened(text: str) -> str:
     line = _line(text)
-    return line if len(line) <= _LONGEST_VALUE else f"{line[:_LONGEST_VALUE]}… ({len(line):,} characters)"
+    hidden = len(line) - _LONGEST_VALUE
+    half = _LONGEST_VALUE // 2
+    return line if hidden <= 0 else f"{line[:half]}… ({hidden:,} characters that are not shown) …{line[-half:]}"
 
 
 def _line(text: str) -> str:
-    return " ".join(visible(text).split())
+    """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
+    return " ".join(visible(text).replace("\n", "\u240a").split())
 
 
 def _say(text: str) -> None:

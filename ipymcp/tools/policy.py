@@ -110,7 +110,7 @@ class ToolPolicy(Live):
                 said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
                 rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
-        rules = [str(rule) for rule in (*self._policy.remembered, *self._policy.said)]
+        rules = dict.fromkeys(str(rule) for rule in (*self._policy.remembered, *self._policy.said))
         note = " · ".join(rules) if rules else "the usual: you may; about models and apps you are asked"
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 
@@ -129,8 +129,9 @@ class ToolPolicy(Live):
         self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
     ) -> None:
         if always:
-            await self._host.guard.remembered().keep(digest, pattern, decision, server)
+            rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
             await self._host.guard.refresh()
+            self._policy.say(rule)
         else:
             self._policy.say(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
 

@@ -58,10 +58,11 @@ class ServerTools(Live):
     def __getitem__(self, name: str) -> Tool:
         """A tool by its exact name, or what a user types for it. A server that is starting is waited for."""
         session = self._session()
-        host = self._mcp._host
-        if session.catalog.find(name) is None:
-            host.settle(session)
-        return self._mcp._factory.tool(host.entry(session, name))
+        entry = session.catalog.find(name)
+        if entry is None:
+            self._mcp._host.settle(session)
+            entry = self._mcp._host.entry(session, name)
+        return self._mcp._factory.tool(entry)
 
     def __iter__(self) -> Iterator[Tool]:
         return (self._mcp._factory.tool(entry) for entry in self._session().catalog.tools.values())

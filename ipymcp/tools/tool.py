@@ -48,7 +48,7 @@ class ToolFactory:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
-        self._classes: dict[tuple[str, str], tuple[ToolEntry, type[Tool], type[AsyncTool]]] = {}
+        self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
         """The input schema of a tool, for Python."""
@@ -63,25 +63,24 @@ class ToolFactory:
 
     def tool(self, entry: ToolEntry, options: CallOptions | None = None) -> Tool:
         """The tool as the user gets it, with a signature and a docstring of its own."""
-        return self._class_of(entry)[1](self, entry.server, entry.name, options)
+        usual = self._both(entry)[1]
+        return usual if options is None else type(usual)(self, entry.server, entry.name, options)
 
     def async_tool(self, tool: Tool) -> AsyncTool:
         """The same tool, to be awaited."""
-        entry = tool._entry()
-        return self._class_of(entry)[2](self, entry.server, entry.name, tool._options)
+        usual = self._both(tool._entry())[2]
+        return usual if tool._options is None else type(usual)(self, tool.server, tool.name, tool._options)
 
-    def _class_of(self, entry: ToolEntry) -> tuple[ToolEntry, type[Tool], type[AsyncTool]]:
+    def _both(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
         key = (entry.server, entry.name)
-        known = self._classes.get(key)
+        known = self._made.get(key)
         if known is None or known[0] is not entry:
             schema = self.schema(entry)
             text = _describe(entry, schema)
-            known = (
-                entry,
-                specialised(Tool, entry.alias, f"mcp.{entry.server}", schema.signature, text),
-                specialised(AsyncTool, entry.alias, f"mcp.{entry.server}", schema.signature, text),
-            )
-            self._classes[key] = known
+            where = f"mcp.{entry.server}"
+            tool = specialised(Tool, entry.alias, where, schema.signature, text)(self, *key)
+            async_tool = specialised(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
+            known = self._made[key] = (entry, tool, async_tool)
         return known
 
 

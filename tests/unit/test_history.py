@@ -34,7 +34,7 @@ class Later:
 @pytest.fixture
 def history(tmp_path: Path) -> Any:
     database = Database(tmp_path / "state.db")
-    yield History(lambda: database, Later(), lambda: "notebook.ipynb")
+    yield History(lambda: database, Later(), "notebook.ipynb")
     database.close(5)
 
 

@@ -105,4 +105,13 @@ def _where(kept: Kept) -> tuple[str, str]:
     return _PLACES[kept.place], time.strftime("%Y-%m-%d", time.localtime(kept.changed))
 
 
-COMMANDS = {"secret": Command(Syntax(_USAGE, at_least=1), _HELP, _secret)}
+_SYNTAX = Syntax(
+    _USAGE,
+    at_least=1,
+    actions={
+        "set": Syntax("secret set NAME", takes=("secret",)),
+        "list": Syntax("secret list"),
+        "delete": Syntax("secret delete NAME…", takes=("secret",)),
+    },
+)
+COMMANDS = {"secret": Command(_SYNTAX, _HELP, _secret)}
