@@ -114,8 +114,7 @@ class Entry:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            shown = found(value) if isinstance(value, int | float) else _kind(value)
-            raise self.error(f"expected an object of strings, got {shown}", key=key, hint=hint)
+            raise self.error(f"expected an object of strings, got {_kind(value)}", key=key, hint=hint)
         table: dict[str, str] = {}
         for name, item in cast("Mapping[str, object]", value).items():
             text = _text(item)
