@@ -306,12 +306,9 @@ class Host:
 
     def browse(self, session: ServerSession) -> Catalog:
         """What a server has, or had when it last ran; nothing is started. A disabled one has nothing."""
-        if (
-            session.state is not State.DISABLED
-            and session.client is None
-            and not session.catalog.tools
-            and not session.is_moving
-        ):
+        catalog = session.catalog
+        is_whole = catalog.tools and catalog.resources and catalog.prompts
+        if session.client is None and session.state is not State.DISABLED and not (is_whole or session.is_moving):
             session.remember(self.state.known.catalog(session.digest))
         return session.catalog
 

@@ -70,6 +70,7 @@ class ServerSession:
         """Set while there is a connection, even to a server that cannot be reached just now."""
         self.is_lazy = False
         """Whether it waits, stopped, for its first call; what it has is known from before."""
+        self._waking = asyncio.Lock()
         self.digest = definition.digest()
         self.error: McpError | None = None
         """Why it is in the state `error` or `needs_trust`, or `needs_auth` without a connection."""
@@ -170,9 +171,12 @@ class ServerSession:
             await asyncio.shield(self._changed)
 
     async def awake(self) -> None:
-        """Wait until it can be used, or cannot: as `settled`, and one that is lazy is started."""
+        """Wait until it can be used, or cannot: as `settled`, and one that is lazy is started, once it may be."""
         if self.is_lazy:
-            self.start()
+            async with self._waking:
+                if self.is_lazy:
+                    await self._services.guard.trust.consider([self.definition])
+                    self.start()
         await self.settled()
 
     async def be_lazy(self) -> bool:
@@ -181,15 +185,12 @@ class ServerSession:
         if "tools" not in definitions:
             return False
         self.remember(definitions)
-        self.is_lazy = True
+        self.is_lazy, self._waking = True, asyncio.Lock()
         return True
 
     def remember(self, definitions: Definitions) -> None:
-        """These it had when it last ran."""
-        catalog = self.catalog.with_tools(self.name, definitions.get("tools", ()), _no_noise)
-        catalog = catalog.with_resources(definitions.get("resources", ()), _no_noise)
-        catalog = catalog.with_templates(definitions.get("templates", ()), _no_noise)
-        self.catalog = catalog.with_prompts(self.name, definitions.get("prompts", ()), _no_noise)
+        """These it had when it last ran; what is known from this notebook counts first."""
+        self.catalog = self.catalog.filled(catalogs.remembered(self.name, definitions))
 
     # -- for callers, from any thread ---------------------------------------------------------------------------------
 
@@ -486,7 +487,3 @@ class ServerSession:
         """News of the state it is in."""
         if not self._is_replaced:
             self._services.events.emit(ServerChanged(self.name, self.state.value, mask(detail)))
-
-
-def _no_noise(text: str) -> None:
-    """What was wrong with a catalog was said when it was listed."""

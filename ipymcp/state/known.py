@@ -36,6 +36,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "templates": wire.TemplateDefinition,
     "prompts": wire.PromptDefinition,
 }
+_CALLED = ("tools", "prompts")
 _FIELDS = "digest, name, transport, auth, enabled, status, era, version, instructions, error, last_seen"
 _LOGGED_IN = "EXISTS (SELECT 1 FROM secrets WHERE kind = 'tokens' AND instr(secrets.name, digest))"
 _COLUMNS = _FIELDS.replace("auth", f"CASE WHEN {_LOGGED_IN} THEN 'oauth2' ELSE auth END")
@@ -124,10 +125,9 @@ class KnownServers:
 
     def listed(self, digest: str, kind: str, definitions: Iterable[msgspec.Struct]) -> None:
         """A server has these, of one of `KINDS`."""
-        lean = [_lean(each) for each in definitions]
-        items = mask(msgspec.json.encode(lean).decode("utf-8", "replace")).encode()
+        items = [_masked(_lean(each), kind in _CALLED) for each in definitions]
         with self._lock:
-            self._lists[digest, kind] = items, len(lean), time.time()
+            self._lists[digest, kind] = b"[" + b",".join(items) + b"]", len(items), time.time()
         self._schedule()
 
     def keep_era(self, digest: str, era: EraChoice) -> None:
@@ -219,6 +219,13 @@ def _lean(definition: msgspec.Struct) -> dict[str, Any]:
     """Without what is absent, for which a definition has `None` or an empty `Raw`."""
     values = msgspec.structs.asdict(definition)
     return {name: value for name, value in values.items() if value is not None and value != msgspec.Raw()}
+
+
+def _masked(definition: dict[str, Any], is_called: bool) -> bytes:
+    """As JSON, without secrets; but what is called by its name keeps it: `postgres` may be a password, too."""
+    name = msgspec.json.encode({"name": definition.pop("name")})[:-1] if is_called else b"{"
+    rest = mask(msgspec.json.encode(definition).decode("utf-8", "replace")).encode()
+    return name + (b"," if is_called and definition else b"") + rest[1:]
 
 
 def _auth_type(definition: ServerDefinition) -> AuthType:
