@@ -58,6 +58,8 @@ class Candidate:
     """What is dangerous in it."""
     secrets: tuple[str, ...]
     """The kept secrets that it wants."""
+    is_agreed: bool = False
+    """Whether it may run already, and only its secrets are asked about."""
 
 
 @dataclass(frozen=True, slots=True)
