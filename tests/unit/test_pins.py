@@ -77,6 +77,21 @@ def test_a_new_tool_is_pinned_and_another_definition_has_pins_of_its_own(databas
     assert compare(pinning, tool(description="Other."), digest="d2") == []
 
 
+def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
+    policy, changed = Policy(), tool(description="Other.")
+    pinning = Pinning(policy, database)
+    compare(pinning, tool(), tool("write"))
+    compare(pinning, changed, tool("write", "Another."))
+    asyncio.run(Pinning(Policy(), database).accept("d1", "fs", [changed]))
+    assert pinning.has_changed("d1", "read")
+    asyncio.run(pinning.refresh())
+    assert not pinning.has_changed("d1", "read")
+    assert pinning.has_changed("d1", "write")
+    assert (
+        policy.verdict(ToolEntry("fs", "read", changed), Rights("d1", auto_approve=("*",)), "model").decision == "allow"
+    )
+
+
 def test_a_changed_tool_is_kept_from_models(database: Any) -> None:
     policy = Policy()
     pinning = Pinning(policy, database)
