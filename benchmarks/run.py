@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ HERE = ROOT / "benchmarks"
 
 def main() -> None:
     options = parse()
+    with tempfile.TemporaryDirectory(prefix="ipymcp-bench-") as folder:
+        os.environ["IPYMCP_STATE_DIR"] = folder  # nobody's history, and nobody's remembered rules
+        run_all(options)
+
+
+def run_all(options: argparse.Namespace) -> None:
+    """Every chosen scenario, and what was found."""
     chosen = [scenario for scenario in scenarios(options.quick) if not options.only or scenario.name in options.only]
     absent = {name: reason for name, one in CONTENDERS.items() if (reason := one.absence())}
     about = describe(absent, options)

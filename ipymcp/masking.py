@@ -25,7 +25,7 @@ _MOST_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
 _SECRET_NAME = re.compile(
     r"(?:passw(?:or)?d|passphrase|(?:^|[_-])(?:token|secret|pass|credentials?|authorization|bearer|auth|cookie|pat|dsn|jwt"
-    r"|sig|signature|connection[_-]?string|(?:api|access|secret|private)keys?))(?:_?\d+|[_-](?:value|base64|b64))?$"
+    r"|sig|signature|connection[_-]?string|(?:api|access|secret|private)keys?))(?:_?\d+|[_-](?:value|header|base64|b64))?$"
     r"|[_-]pwd$|(?:^|(?<!public)[_-])key(?:_?\d+)?$",
     re.IGNORECASE,
 )

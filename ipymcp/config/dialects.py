@@ -220,6 +220,7 @@ class _Reading:
         timeout = self.values.get("timeout")
         if isinstance(timeout, int | float) and not isinstance(timeout, bool):
             self.values["timeout"] = timeout / 1000
+            self.names["timeout"] = "timeout"  # called the same, it says something else
         for key in ("env", "headers"):
             table = self.values.get(key)
             if isinstance(table, Mapping):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipymcp.config.discovery import candidates, discover, stamp
+from ipymcp.config.discovery import Configuration, candidates, discover, stamp
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
     import os
 
-    from ipymcp.config.discovery import Configuration, Stamp
+    from ipymcp.config.discovery import Stamp
 
 __all__ = ["Discovery"]
 
@@ -39,12 +39,12 @@ class Discovery:
         self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}  # before: no change is missed
         return discover(files)
 
-    def names(self) -> list[str]:
-        """The servers the files define, for Tab; changes are still to be told of."""
+    def peek(self) -> Configuration:
+        """What the files say now, for Tab: changes are still to be told of, and what is wrong as well."""
         try:
-            return list(discover(candidates(self.folder)).servers)
+            return discover(candidates(self.folder))
         except ConfigError:
-            return []
+            return Configuration({}, {}, (), ())
 
     def watch(self, path: str | os.PathLike[str]) -> None:
         """Notice changes of a file that the user named, too."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from typing import TYPE_CHECKING
 
+from ipymcp.masking import mask
 from ipymcp.policy.scan import skeleton
 
 if TYPE_CHECKING:
@@ -23,13 +23,15 @@ _AROUND = 50
 
 def diff(old: str, new: str) -> list[str]:
     """What differs between two canonical definitions: unified, three lines around each change."""
+    import difflib  # by whoever looks
+
     lines = list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
     return [*lines[:2], *_readable(lines[2:])]
 
 
 def _lines(text: str) -> list[str]:
     """One line a value, but the description as its own lines: a change in it is to be read."""
-    definition = json.loads(text)
+    definition = json.loads(mask(text))  # as what is kept is
     description = definition.pop("description", None)
     told = [] if description is None else str(description).split("\n")
     shown = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).split("\n")

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from ipymcp.masking import mask
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
@@ -26,13 +28,12 @@ __all__ = ["Pin", "Pins", "canonical", "fingerprint"]
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A tool as it was pinned."""
 
     hash: str
     definition: str
-    """Canonical."""
+    """Canonical, its secrets masked."""
     pinned: float
     """When, in seconds since the epoch."""
 
@@ -104,4 +105,4 @@ class Pins:
 
 
 def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    return mask(text).encode("utf-8", "replace").decode()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
@@ -85,8 +86,7 @@ _LATIN = str.maketrans(
 _DIGITS = str.maketrans("01", "ol")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that should not be there.
 
     Attributes:

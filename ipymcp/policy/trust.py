@@ -10,8 +10,9 @@ import asyncio
 import json
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ipymcp.errors import TrustError
 from ipymcp.policy.questions import Candidate, TrustAnswer, TrustQuestion
@@ -30,8 +31,7 @@ _REVOKED = "revoked "
 """Before the digest of an entry of the user's own file: it stays known, and is asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """What the user agreed to, once."""
 
     digest: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from ipymcp.masking import looks_secret, mask
 from ipymcp.protocol import wire
@@ -41,8 +41,7 @@ _LOGGED_IN = "EXISTS (SELECT 1 FROM secrets WHERE kind = 'tokens' AND instr(secr
 _COLUMNS = _FIELDS.replace("auth", f"CASE WHEN {_LOGGED_IN} THEN 'oauth2' ELSE auth END")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownServer:
+class KnownServer(Struct, frozen=True):
     """One definition that was loaded once, in any kernel."""
 
     digest: str

@@ -41,7 +41,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # safe.py
         """
         CREATE TABLE secrets (
-            kind TEXT NOT NULL,  -- secret, tokens, registration
+            kind TEXT NOT NULL,  -- secret, input, tokens, registration
             name TEXT NOT NULL,
             place TEXT NOT NULL,  -- keyring, vault, memory
             sealed BLOB,  -- in the vault: the key's id, nonce, ciphertext; in memory: the text

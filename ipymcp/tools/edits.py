@@ -5,36 +5,38 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
+
 from ipymcp.config.convert import adopted, as_own
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.dialects import normal
 from ipymcp.config.edit import edit, project_file
-from ipymcp.config.files import read
-from ipymcp.config.formats import definition_of
+from ipymcp.config.files import read_each
+from ipymcp.config.formats import definition_of, definitions
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.places import own_files, user_file
-from ipymcp.config.shapes import Written, is_name
+from ipymcp.config.shapes import Written, is_name, is_server, no_shape, shape_of
 from ipymcp.errors import ConfigError, UnknownName
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.runtime.host import Host
 
-__all__ = ["Imported", "add", "import_from", "remove", "settings", "update"]
+__all__ = ["Imported", "add", "import_from", "placed", "remove", "settings", "update"]
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
 """The keys whose values are texts, as they were typed."""
 _TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
+_PASTED = "pasted"
 _JSON = 'values are JSON, such as timeout=60 or inherit_env=["HOME"]; texts stand as they are'
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """What an import did."""
 
     file: Path
@@ -55,23 +57,63 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return change
 
 
-def add(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
-    """Write a new server; gives the file.
+def placed(text: str, host: Host, *, project: bool) -> str:
+    """A path that was typed in the notebook's folder, as it stands in the file; what does not begin as one stays.
+
+    The user's own servers run elsewhere, and a project's in the folder of its file.
+    """
+    if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
+        return text
+    path = os.path.normpath(os.path.join(host.folder, os.path.expanduser(text)))
+    if not project or not os.path.samefile(host.folder, _target(host, project)[0].parent):
+        return path
+    return text
+
+
+def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool) -> Imported:
+    """Write a new server, or all of a document.
+
+    Args:
+        name: What to call it; of a document with several, which of them.
+        values: Its definition, or a document of any host.
+        host: The notebook's.
+        project: Whether to write the project's file, and not the user's own.
 
     Raises:
         ConfigError: There is one of that name, it is wrong, or the file cannot be written.
+        UnknownName: The document has no server of that name.
     """
     file, source = _target(host, project)
+    given = _given(name, values, source)
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        if name in servers:
-            hint = f"%mcp config update {name} …, or %mcp config remove {name}"
-            raise ConfigError(f"{file}: {name} is there already", hint=hint)
-        servers[name] = _changed({}, values)
-        _check(name, document, source)
+        for one in given:
+            if one.name in servers:
+                word = quoted(one.name)
+                hint = f"%mcp config update {word} …, or %mcp config remove {word}"
+                raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
+            _put(one, document, source)
 
-    return _edit(file, alter, host, project, [name])
+    names = tuple(one.name for one in given)
+    return Imported(_edit(file, alter, host, project, names), names, ())
+
+
+def _given(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
+    """What is to be added: a definition, or those of a document."""
+    if is_server(values) or shape_of(values, _PASTED) is None:
+        if name is None and not is_server(values):
+            raise no_shape(values, _PASTED)
+        if name is None:
+            raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
+        return [definition_of(Written(name, f"mcpServers.{name}", _changed({}, values)), "mcpServers", source, {})]
+    found = definitions(values, Source(scope=source.scope, file=_PASTED))
+    if name is None or not found:
+        return list(found.values())
+    if name not in found and len(found) > 1:
+        hint = nearest(name, found) or "without a name, all of it is added"
+        raise UnknownName(f"there is no server {name!r} in what was pasted", hint=hint)
+    return [found.get(name) or next(iter(found.values())).replace(name=name)]
 
 
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
@@ -84,7 +126,7 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        servers[name] = _changed(_entry(name, servers, file), values)
+        servers[name] = _changed(_ours(_entry(name, servers, file), values, source), values)
         _check(name, document, source)
 
     before = _standing_in(file, name, host)
@@ -111,13 +153,11 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
         UnknownName: No such host, or it has no such server.
         ConfigError: There is nothing to read, or the file cannot be written.
     """
-    definitions, notes = _theirs(place, host)
+    theirs, notes = _theirs(place, host)
     for name in names:
-        if name not in definitions:
-            raise UnknownName(
-                f"{place} has no server {name!r}", hint=nearest(name, definitions) or ", ".join(definitions)
-            )
-    chosen = [definitions[name] for name in names or definitions]
+        if name not in theirs:
+            raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, theirs) or ", ".join(theirs))
+    chosen = [theirs[name] for name in names or theirs]
     file, source = _target(host, project)
     taken: list[str] = []
 
@@ -127,9 +167,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
             if one.name in servers and not replace:
                 notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
                 continue
-            servers[one.name] = as_own(one)
-            _add_inputs(document, one)
-            _check(one.name, document, source)
+            _put(one, document, source)
             taken.append(one.name)
 
     if chosen:
@@ -145,7 +183,15 @@ def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[s
         hint = nearest(place, HOSTS, limit=1) or f"a file's path, or one of {', '.join(HOSTS)}"
         raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
     path = os.path.join(host.folder, os.path.expanduser(place))
-    return {name: adopted(one) for name, one in read(path).items()}, []
+    found = read_each(path)
+    wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
+    return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
+
+
+def _put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> None:
+    document["mcpServers"][definition.name] = as_own(definition)
+    _add_inputs(document, definition)
+    _check(definition.name, document, source)
 
 
 def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
@@ -187,6 +233,15 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
             f"{file}: defines no server {name!r}", hint=nearest(name, servers) or "%mcp config lists them"
         )
     return cast("Mapping[str, Any]", entry)
+
+
+def _ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    """An entry, under our names where one of these values has another there, or means something else."""
+    try:
+        own, names = normal(entry, "mcpServers", source)
+    except ConfigError:  # perhaps what is to be mended
+        return entry
+    return own if names.keys() & values.keys() else entry
 
 
 def _changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,6 +101,9 @@ def _asked(request: Request) -> Asked:
         name = names[0] if names else _name_of(argv)
         typed = ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:]))
         return Asked([typed], [name])
+    body = next((word for word in request.parsed.names if word.is_body), None)
+    if body is not None:
+        raise LineError("mcp.load({…}) takes definitions, and %mcp config add NAME {…} keeps one", body.start)
     if any("://" in name for name in names):
         remote = _remote(request)
         return Asked([remote], [remote.name])
@@ -190,7 +193,7 @@ COMMANDS = {
                 Option("--header", "'Name: value'", repeats=True),
                 Option("--transport", "http|sse", choices=("http", "sse")),
                 Option("--env", "K=V", repeats=True),
-                Option("--cwd", "D"),
+                Option("--cwd", "D", takes="folder"),
                 Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
                 Option("--timeout", "S", number=True),
                 Option("--lazy"),
@@ -199,6 +202,7 @@ COMMANDS = {
                 Option("--locked"),
                 Option("--no-wait"),
             ),
+            takes=("loadable",),
         ),
         _HELP,
         _load,

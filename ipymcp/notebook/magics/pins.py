@@ -58,4 +58,13 @@ def _say(request: Request, text: str) -> None:
         print(text)  # noqa: T201 - the command's answer
 
 
-COMMANDS = {"pins": Command(Syntax("pins [NAME… | accept [NAME…] | scan | export [FILE]]"), _HELP, _pins)}
+_SYNTAX = Syntax(
+    "pins [NAME… | accept [NAME…] | scan | export [FILE]]",
+    takes=("tool",),
+    actions={
+        "accept": Syntax("pins accept [NAME…]", takes=("tool",)),
+        "scan": Syntax("pins scan", at_most=0),
+        "export": Syntax("pins export [FILE]", at_most=1, takes=("file",)),
+    },
+)
+COMMANDS = {"pins": Command(_SYNTAX, _HELP, _pins)}

@@ -53,8 +53,13 @@ def _policy(request: Request) -> ToolPolicy | Table | None:
     return None if request.is_quiet else policy
 
 
-COMMANDS = {
-    "policy": Command(
-        Syntax("policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]", (Option("--always"),)), _HELP, _policy
-    )
-}
+_ALWAYS = (Option("--always"),)
+_SYNTAX = Syntax(
+    "policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]",
+    actions={
+        **{word: Syntax(f"policy {word} PATTERN…", _ALWAYS, takes=("tool",)) for word in ("allow", "ask", "deny")},
+        "explain": Syntax("policy explain SERVER.TOOL", takes=("tool",)),
+        "reset": Syntax("policy reset [--always]", _ALWAYS),
+    },
+)
+COMMANDS = {"policy": Command(_SYNTAX, _HELP, _policy)}

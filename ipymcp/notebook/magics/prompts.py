@@ -42,6 +42,8 @@ def _prompt(request: Request) -> PromptResult:
 
 
 COMMANDS = {
-    "prompts": Command(Syntax("prompts [PATTERN…]"), _PROMPTS, _prompts),
-    "prompt": Command(Syntax("prompt SERVER.NAME key=value …", at_least=1), _PROMPT, _prompt),
+    "prompts": Command(Syntax("prompts [PATTERN…]", takes=("server",)), _PROMPTS, _prompts),
+    "prompt": Command(
+        Syntax("prompt SERVER.NAME key=value …", at_least=1, takes=("prompt",), arguments=True), _PROMPT, _prompt
+    ),
 }

@@ -70,11 +70,11 @@ def _resource(request: Request) -> Resource:
 
 
 def _target(word: str) -> Syntax:
-    return Syntax(f"{word} {_TARGET}", at_least=2)
+    return Syntax(f"{word} {_TARGET}", at_least=2, takes=("server", "resource"), arguments=True)
 
 
 COMMANDS: dict[str, Command] = {
-    "resources": Command(Syntax("resources [PATTERN…]"), _RESOURCES, _resources),
+    "resources": Command(Syntax("resources [PATTERN…]", takes=("server",)), _RESOURCES, _resources),
     "read": Command(_target("read"), _READ, _read),
     "subscribe": Command(_target("subscribe"), _SUBSCRIBE, _subscribe),
 }

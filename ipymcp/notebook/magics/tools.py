@@ -35,4 +35,4 @@ def _tools(request: Request) -> Toolset | Table:
     return selection
 
 
-COMMANDS = {"tools": Command(Syntax("tools [PATTERN…]"), _HELP, _tools)}
+COMMANDS = {"tools": Command(Syntax("tools [PATTERN…]", takes=("tool",)), _HELP, _tools)}

@@ -40,6 +40,11 @@ def _trust(request: Request) -> TrustedServers | None:
     return None
 
 
-COMMANDS = {
-    "trust": Command(Syntax("trust [list | revoke NAME|FILE|HASH… | --all]", (Option("--all"),)), _HELP, _trust),
-}
+_SYNTAX = Syntax(
+    "trust [list | revoke NAME|FILE|HASH… | --all]",
+    actions={
+        "list": Syntax("trust list"),
+        "revoke": Syntax("trust revoke NAME|FILE|HASH… | --all", (Option("--all"),), takes=("trusted",)),
+    },
+)
+COMMANDS = {"trust": Command(_SYNTAX, _HELP, _trust)}
