@@ -271,7 +271,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
         ),
         Scenario(
             "config",
-            "20 config files of 200 servers, in a folder and those above it: found, read and parsed in a fresh kernel",
+            "20 config files of 200 servers, some with comments: found, read and parsed in a fresh kernel",
             ("ours",),
             loading("config 20 200"),
             (),

@@ -62,7 +62,8 @@ def find_config(files: int, servers: int) -> Sample:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 definition = {"command": "npx", "args": ["-y", "${A:-b}"], "env": {"TOKEN": "${env:TOKEN}"}}
                 own = {f"{place.name}-{name}-{number}": definition for number in range(servers // files)}
-                file.write_text(json.dumps({"mcpServers": own}), encoding="utf-8")
+                note = "// VS Code's own have comments\n" if "vscode" in name else ""
+                file.write_text(note + json.dumps({"mcpServers": own}), encoding="utf-8")
         with Stopwatch() as watch:
             found = discover(candidates(os.fspath(folder), {}, ()))
     expect((len(found.files), len(found.definitions)) == (files, servers), f"{len(found.files)} files")

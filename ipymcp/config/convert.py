@@ -126,7 +126,8 @@ def as_own(definition: ServerDefinition) -> dict[str, Any]:
     for key in SETTINGS:
         value = getattr(definition, key)
         if value != getattr(_PLAIN, key):
-            values[key] = json.loads(msgspec.json.encode(value))
+            whole = isinstance(value, float) and value.is_integer()
+            values[key] = int(value) if whole else json.loads(msgspec.json.encode(value))
     if values.get("transport") == ("stdio" if definition.url is None else "http"):
         del values["transport"]
     if values.get("max_timeout") == definition.timeout > 600:

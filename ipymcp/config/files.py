@@ -25,7 +25,7 @@ __all__ = ["Document", "decode", "from_mapping", "load", "load_if_there", "read"
 
 MAX_BYTES = 10_000_000
 JSON5_MAX_BYTES = 200_000
-"""Beyond it comments and trailing commas are not tried: the JSON5 reader takes seconds."""
+"""Beyond it single quotes and names without quotes are not tried: the JSON5 reader takes seconds."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
 _ASSIGNMENT = re.compile(
@@ -204,6 +204,15 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
 
     try:
         return json.loads(text, object_pairs_hook=once), True
+    except json.JSONDecodeError:
+        pass
+    except RecursionError:
+        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+
+    from ipymcp.config.comments import without_comments
+
+    try:
+        return json.loads(without_comments(text), object_pairs_hook=once), False
     except json.JSONDecodeError as error:
         if len(text) > JSON5_MAX_BYTES:
             raise _syntax_error(origin, error.lineno, error.colno, error.msg) from None
@@ -211,7 +220,7 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
     except RecursionError:
         raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
 
-    import json5  # only where plain JSON has failed: it is slow to import and to read
+    import json5  # only where all else has failed: it is slow to import and to read
 
     try:
         return json5.loads(text, object_pairs_hook=once), False

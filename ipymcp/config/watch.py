@@ -52,6 +52,10 @@ class Discovery:
         self._named.add(file)
         self._stamps[file] = stamp(file)
 
+    def wrote(self, path: Path) -> None:
+        """What has changed in a file is known: we did it ourselves."""
+        self._stamps[path] = stamp(path)
+
     def changes(self) -> list[str]:
         """The files that came, went or changed since they were last read or told of, as lines to show."""
         lines: list[str] = []
@@ -60,6 +64,7 @@ class Discovery:
             if now != before:
                 self._stamps[path] = now
                 what = "is new" if before is None else "is gone" if now is None else "has changed"
-                word = f"%mcp load {path}" if path in self._named else "%mcp load"
-                lines.append(f"{path} {what}: {word} brings the servers up to date")
+                word = "%mcp load" if path not in self._named else f"%mcp load {path}" if now is not None else ""
+                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload"
+                lines.append(f"{path} {what}: {then}")
         return lines

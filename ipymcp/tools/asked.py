@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
-from ipymcp.runtime.names import identifier, nearest
+from ipymcp.runtime.names import identifier, nearest, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -128,6 +128,11 @@ def _everything(host: Host) -> Asked:
                 lines.append(f"{name}: the one that is loaded ({loaded.source}) stays; {definition.source} has another")
                 continue
         definitions.append(definition)
+    lines += [
+        f"{name}: no file defines it any more; it stays until %mcp unload {quoted(name)}"
+        for name, session in host.sessions.items()
+        if name not in configuration.servers and session.definition.source.scope not in _TYPED
+    ]
     if not definitions and not configuration.servers:
         lines.append("no servers are configured here; %mcp config says where they would stand")
     return Asked(definitions, [], lines)

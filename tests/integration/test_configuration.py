@@ -226,6 +226,10 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
     assert json.loads(exported)["mcp"]["fs"]["command"] == MISBEHAVING
     assert done(kernel, "%mcp config remove fs").stdout == f"removed fs from {own}\n"
     assert json.loads(own.read_text()) == {"mcpServers": {}}
+    (folder / "mcp.json").unlink()
+    assert done(kernel, "%mcp load").stderr.splitlines()[0] == (
+        "ipymcp: fs: no file defines it any more; it stays until %mcp unload fs"
+    )
 
 
 def test_a_document_is_pasted_into_a_cell_and_a_definition_into_a_line(start_kernel: StartKernel) -> None:

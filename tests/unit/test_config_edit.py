@@ -21,6 +21,7 @@ from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.host import Host
 from ipymcp.tools import edits
 from ipymcp.tools.configuration import explanation, export_to, listing
+from ipymcp.tools.given import placed, settings
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(ho
 def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     assert edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False).file == own
-    change = edits.settings(
+    change = settings(
         [
             ("timeout", "60"),
             ("env.A", "1.10"),
@@ -176,13 +177,26 @@ def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
             "disabled": True,
         }
     }  # fmt: skip
-    edits.update(
-        "fs", edits.settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False
-    )
+    edits.update("fs", settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False)
     assert servers(own) == {"fs": {"command": "x", "args": ["2"], "disabled": True}}
     edits.remove("fs", host, project=False)
     assert servers(own) == {}
     assert host.discovery.changes() == []
+
+
+def test_a_change_of_our_own_file_leaves_what_others_changed_to_be_told(
+    home: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYMCP_CONFIG", "none.json")  # is missing, and hinders nothing
+    edits.add("fs", {"command": "x"}, host, project=False)
+    edits.update("fs", {"timeout": 5}, host, project=False)
+    monkeypatch.delenv("IPYMCP_CONFIG")
+    found = host.discovery.read().definitions
+    assert found["fs"].timeout == 5.0 and host.trusts(found["fs"])
+    theirs = home / "p" / ".mcp.json"
+    theirs.write_text("{}")
+    edits.update("fs", {"timeout": 6}, host, project=False)
+    assert host.discovery.changes() == [f"{theirs} is new: %mcp load brings the servers up to date"]
 
 
 def test_a_value_that_another_host_named_is_changed_under_our_name(home: Path, host: Host) -> None:
@@ -242,10 +256,10 @@ def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host
 
 def test_a_path_typed_in_the_notebooks_folder_is_kept_as_that(home: Path, host: Host) -> None:
     words = ["npx", ".", "./a", "../b", "~/c", "some/package", "-y"]
-    typed = [edits.placed(word, host, project=False) for word in words]
+    typed = [placed(word, host, project=False) for word in words]
     p = home / "p"
     assert typed == ["npx", str(p), str(p / "a"), str(home / "b"), str(home / "c"), "some/package", "-y"]
-    assert edits.placed("./a", host, project=True) == "./a"
+    assert placed("./a", host, project=True) == "./a"
 
 
 def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host) -> None:
@@ -269,8 +283,10 @@ def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host)
     assert own.read_text() == before
 
 
-def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host) -> None:
-    theirs = home / "p" / ".mcp.json"
+@pytest.mark.parametrize("name", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.json"])
+def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host, name: str) -> None:
+    theirs = home / "p" / name
+    theirs.parent.mkdir(exist_ok=True)
     theirs.write_text('{"mcpServers": {"fs": {"command": "x"}}}')
     assert refused(edits.update, "fs", {"timeout": 1}, host, project=False) == (
         f"fs is defined in {theirs}, which ipymcp does not write",

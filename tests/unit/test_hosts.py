@@ -130,6 +130,13 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
         "git": {"command": "uvx", "args": ["mcp-server-git"]},
         "wiki": {"url": "https://wiki.example.com/mcp", "disabled": True},
     },
+    "copilot_mcp-config.json": {
+        "browser": {"command": "npx", "args": ["-y", "some-browser"]},
+        "issues": {
+            "url": "https://issues.example.com/mcp",
+            "tools": {"*": "deny", "get_issue": "ask", "list_issues": "ask"},
+        },
+    },
     "boocode.json": {
         "time": {"command": "uvx", "args": ["mcp-server-time"]},
         "docs": {"url": "https://docs.example.com/mcp", "disabled": True},

@@ -16,6 +16,7 @@ from ipymcp.notebook.notices import say
 from ipymcp.runtime.names import nearest, quoted
 from ipymcp.tools import configuration, edits
 from ipymcp.tools.asked import notices
+from ipymcp.tools.given import placed, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -126,7 +127,7 @@ def _values(request: Request, first: int) -> dict[str, Any]:
     pairs: list[tuple[str, str]] = []
     for word in request.parsed.names[first:]:
         if word.key is not None:
-            pairs.append((word.key, _typed(word.value, request) if word.key in _PATHS else word.value))
+            pairs.append((word.key, _path(word.value, request) if word.key in _PATHS else word.value))
         elif word.is_body:
             values |= _pasted(word.text)
         elif "://" in word.text:
@@ -141,11 +142,17 @@ def _values(request: Request, first: int) -> dict[str, Any]:
         values |= {"command": command, "args": args or None, "url": None}
     if request.cell is not None:
         values |= _pasted(request.cell)
-    return {**values, **edits.settings(pairs)}
+    return {**values, **settings(pairs)}
 
 
 def _typed(text: str, request: Request) -> str:
-    return edits.placed(text, request.mcp._host, project=_is_project(request))
+    return placed(text, request.mcp._host, project=_is_project(request))
+
+
+def _path(text: str, request: Request) -> str:
+    """What can only be a path, however it begins; a variable may say where that is."""
+    is_plain = text and not text.startswith((".", "~", "$", "{", "/", "\\"))
+    return _typed(f"./{text}" if is_plain else text, request)
 
 
 def _pasted(text: str) -> Mapping[str, Any]:
