@@ -38,7 +38,8 @@ class Pinning:
         """Servers that must be what a lock file says, and what it says of them."""
         self._policy = policy
         self._database = database
-        self._changed: dict[str, frozenset[str]] = {}
+        self._changed: dict[str, dict[str, str]] = {}
+        """What they are now, by definition and tool."""
         self._unlocked: dict[str, frozenset[str]] = {}
 
     @property
@@ -76,16 +77,27 @@ class Pinning:
         else:
             self._unlocked.pop(digest, None)
         changed = await self.pins.compare(digest, server, tools)
-        self._changed[digest] = frozenset(changed)
+        self._changed[digest] = {tool.name: fingerprint(canonical(tool)) for tool in tools if tool.name in changed}
         self._tell()
         return list(changed)
+
+    async def refresh(self) -> None:
+        """Another kernel may have been told to accept what has changed here, too."""
+        for digest, changed in [*self._changed.items()]:
+            if changed:
+                pinned = await self.pins.of(digest)
+                still = {name: now for name, now in changed.items() if name in pinned and pinned[name].hash != now}
+                if self._changed.get(digest) is changed:
+                    self._changed[digest] = still
+        self._tell()
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
         """Pin tools as they are now."""
         tools = list(tools)
         await self.pins.accept(digest, server, tools)
         accepted = {tool.name for tool in tools}
-        self._changed[digest] = self._changed.get(digest, frozenset()) - accepted
+        changed = self._changed.get(digest, {})
+        self._changed[digest] = {name: now for name, now in changed.items() if name not in accepted}
         self._tell()
 
     def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
@@ -110,7 +122,7 @@ class Pinning:
         self._policy.set_changed(_pairs(self._changed), _pairs(self._unlocked))
 
 
-def _pairs(names: Mapping[str, frozenset[str]]) -> frozenset[tuple[str, str]]:
+def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
     return frozenset((digest, name) for digest, tools in names.items() for name in tools)
 
 

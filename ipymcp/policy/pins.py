@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.state.db import Database
 
-__all__ = ["Pin", "Pins", "canonical", "diff", "fingerprint"]
+__all__ = ["Pin", "Pins", "canonical", "fingerprint"]
 
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
@@ -52,21 +52,6 @@ def canonical(definition: ToolDefinition) -> str:
 def fingerprint(text: str) -> str:
     """SHA-256, in hex, of a canonical definition."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def diff(old: str, new: str) -> list[str]:
-    """What differs between two canonical definitions, for people: unified, three lines around each change."""
-    import difflib  # by whoever looks
-
-    return list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
-
-
-def _lines(text: str) -> list[str]:
-    """One line a value, but the description as its own lines: a change in it is to be read."""
-    definition = json.loads(mask(text))  # as what is kept is
-    description = definition.pop("description", "")
-    shown = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
-    return [f"description: {line}" for line in str(description).splitlines()] + shown
 
 
 class Pins:

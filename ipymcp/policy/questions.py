@@ -56,6 +56,8 @@ class Candidate(Struct, frozen=True):
     """What is dangerous in it."""
     secrets: tuple[str, ...]
     """The kept secrets that it wants."""
+    is_agreed: bool = False
+    """Whether it may run already, and only its secrets are asked about."""
 
 
 class TrustQuestion(Struct, frozen=True):

@@ -103,7 +103,8 @@ class Trust:
             missing = await self._missing(definition, digest)
             if missing is not None:
                 name = definition.name
-                hint = f"%mcp start {name} asks; {VARIABLE}={digest[:_SHORTEST]} where nobody can be asked"
+                asks = f"%mcp start {name} asks; " if _variable() != "none" else ""
+                hint = f"{asks}{VARIABLE}={digest[:_SHORTEST]} where nobody can be asked"
                 raise TrustError(missing, server=name, hint=hint)
             if definition.source.scope == "user" and await self._is_first_seen(definition):
                 await self.agree(definition, digest)
@@ -129,13 +130,16 @@ class Trust:
         if granted is None:
             if is_own:
                 return f"needs your trust: its entry in {definition.source} has changed"
-            return f"needs your trust: {definition.source} belongs to a project"
+            unnamed = f", and {VARIABLE} does not name it" if word else ""
+            return f"needs your trust{unnamed}: {definition.source} belongs to a project"
         return None if is_own else _missing_secret(definition, granted)
 
     async def _granted(self, digest: str) -> frozenset[str] | None:
         """The secrets that a definition may have; None where it may not run."""
-        known = await self.agreement(digest)
-        return self._here.get(digest) if known is None else known.secrets
+        known, here = await self.agreement(digest), self._here.get(digest)
+        if known is None:
+            return here
+        return known.secrets | (here or frozenset())
 
     async def _is_first_seen(self, definition: ServerDefinition) -> bool:
         """Whether this entry of the user's own file was never seen before: then it is taken as it is."""
@@ -150,22 +154,26 @@ class Trust:
         from ipymcp.config.trust import described, wanted_secrets
 
         is_own = found[0][0].source.scope == "user"
-        candidates = tuple(
+        candidates = [
             Candidate(
                 definition.name,
                 digest,
                 tuple(described(definition)),
                 tuple(dangers(definition)),
                 () if is_own else wanted_secrets(definition),
+                await self._granted(digest) is not None,
             )
             for definition, digest in found
-        )
+        ]
         why = "is your own, and what it says of these has changed" if is_own else "belongs to a project"
-        answer = await self._ask(TrustQuestion(file, why, candidates)) or TrustAnswer()
+        answer = await self._ask(TrustQuestion(file, why, tuple(candidates))) or TrustAnswer()
         for definition, digest in found:
             if definition.name in answer.servers:
                 secrets = [secret for server, secret in answer.secrets if server == definition.name]
-                await self.agree(definition, digest, secrets)
+                if digest in self._here and await self.agreement(digest) is None:
+                    self._here[digest] = frozenset(secrets)
+                else:
+                    await self.agree(definition, digest, secrets)
 
     # -- what is remembered -------------------------------------------------------------------------------------------
 
@@ -232,10 +240,10 @@ def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> st
 
 def _variable() -> str:
     """What `IPYMCP_TRUST` says: `all`, `none`, digests, or nothing."""
-    return os.environ.get(VARIABLE, "").strip()
+    return os.environ.get(VARIABLE, "").strip().lower()
 
 
 def _is_named(digest: str, words: str) -> bool:
     """Whether a digest, or enough of its beginning, is among words separated by commas."""
-    found = (word.strip().lower() for word in words.split(","))
+    found = (word.strip() for word in words.lower().split(","))
     return any(len(word) >= _SHORTEST and digest.startswith(word) for word in found)

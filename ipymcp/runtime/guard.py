@@ -85,6 +85,7 @@ class Guard:
         """Read what is remembered, on the background loop."""
         self._read = time.monotonic()
         self.policy.remember(await self.remembered().rules())
+        await self.pinning.refresh()
 
     def permit(
         self, session: ServerSession, entry: ToolEntry, options: CallOptions, arguments: bytes

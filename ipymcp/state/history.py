@@ -39,6 +39,8 @@ _MOST_VALUE = 100_000
 _LATER = 1_000_000
 """Bytes of a result that may be kept until the next batch, to look into it then."""
 _LONGEST_ERROR = 300
+_FAILED = b'"isError"'
+"""What stands in every answer that says so."""
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
 _SIZES = "time, duration, caller, server, tool, sent, received, error, notebook, cell"
@@ -208,7 +210,8 @@ class History:
 
     def _row(self, record: Record, with_values: bool) -> tuple[Any, ...]:
         began, ended, caller, server, tool, arguments, received, result, error, cell = record
-        failure = "" if error is None and result is None else _failure(record)
+        is_well = error is None and (result is None or _FAILED not in bytes(result))
+        failure = "" if is_well else _failure(record)
         row = (
             began + self._clock, ended - began, caller, server, tool, len(arguments), received, failure,
             self._notebook, cell,
@@ -254,7 +257,7 @@ def _failure(record: Record) -> str:
 def _told(result: Raw | bytes) -> str:
     """What the tool says of its failure, if its answer is one. Looks for the key before it reads the JSON."""
     data = bytes(result)
-    if b'"isError"' not in data:
+    if _FAILED not in data:
         return ""
     try:
         answer = wire.decode(data, wire.CallToolResult)

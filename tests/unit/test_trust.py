@@ -162,6 +162,20 @@ def test_a_projects_server_gets_a_secret_only_by_a_grant_of_its_own(database: An
     assert may_run(Trust(database, User(None)), one) == ["fs"]
 
 
+def test_a_server_that_may_run_is_asked_about_for_its_secrets_alone(database: Any) -> None:
+    one = definition(env={"TOKEN": "${secret:github}"})
+    granted = TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")}))
+    user = User(granted)
+    trust = Trust(database, user)
+    assert may_run(trust, one, agreed=True) == ["fs"]
+    assert [candidate.is_agreed for candidate in user.asked[0].candidates] == [True]
+    assert asyncio.run(trust.agreements()) == []
+    may_run(Trust(database, User(ALL)), one)
+    later = User(granted)
+    assert may_run(Trust(database, later), one) == ["fs"]
+    assert [candidate.is_agreed for candidate in later.asked[0].candidates] == [True]
+
+
 def test_trust_said_in_the_cell_asks_nothing_and_is_not_remembered(database: Any) -> None:
     user = User()
     assert may_run(Trust(database, user), definition(), agreed=True) == ["fs"]
@@ -180,7 +194,8 @@ def test_what_is_typed_over_a_definition_changes_nothing_of_its_trust(database: 
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"), [("all", ["fs"]), ("none", []), ("{digest}", ["fs"]), ("{short}, abc", ["fs"]), ("", [])]
+    ("said", "expected"),
+    [("all", ["fs"]), (" ALL ", ["fs"]), ("none", []), ("{digest}", ["fs"]), ("{short}, abc", ["fs"]), ("", [])],
 )
 def test_the_variable_speaks_where_nobody_can_be_asked(
     database: Any, monkeypatch: pytest.MonkeyPatch, said: str, expected: list[str]
@@ -188,6 +203,23 @@ def test_the_variable_speaks_where_nobody_can_be_asked(
     digest = definition().digest()
     monkeypatch.setenv("IPYMCP_TRUST", said.format(digest=digest, short=digest[:12]))
     assert may_run(Trust(database, User(None)), definition()) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "first", "second"),
+    [
+        ("yes", "needs your trust, and IPYMCP_TRUST does not name it:", "%mcp start fs asks; IPYMCP_TRUST="),
+        ("none", "needs your trust, and IPYMCP_TRUST is none:", "IPYMCP_TRUST="),
+    ],
+)
+def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
+    database: Any, monkeypatch: pytest.MonkeyPatch, said: str, first: str, second: str
+) -> None:
+    monkeypatch.setenv("IPYMCP_TRUST", said)
+    assert refusal(Trust(database, User(None)), definition()) == [
+        f"TrustError: fs: {first} /project/mcp.json belongs to a project",
+        f"  {second}{definition().digest()[:12]} where nobody can be asked",
+    ]
 
 
 def test_none_in_the_variable_asks_nobody_and_forgets_for_now_what_was_agreed_to(
