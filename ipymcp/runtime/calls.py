@@ -194,6 +194,22 @@ class Call(Generic[T]):
             raise
         return self
 
+    async def over(self) -> None:
+        """On the background loop: send it, and wait until it is over. `result` has the outcome then.
+
+        Raises:
+            McpError: It could not be sent.
+        """
+        if self._consent is not None:
+            await self._ask()
+        while not self._has_room():
+            await asyncio.sleep(_QUEUE_POLL)
+        ended = asyncio.Event()
+        self._listeners.append(lambda progress: None if progress else self._services.loop.call(ended.set))
+        self._begin()
+        self._services.loop.start_beat()
+        await ended.wait()
+
     def result(self, timeout: float | None = None) -> T:
         """Wait for a submitted call.
 

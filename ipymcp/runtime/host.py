@@ -349,6 +349,10 @@ class Host:
         call.submit()
         return call
 
+    def number(self) -> int:
+        """A number that no call has, for what is kept beside results of calls."""
+        return next(self._numbers)
+
     def _end_late_calls(self) -> bool:
         calls = list(self.running.values())
         for call in calls:

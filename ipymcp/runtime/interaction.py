@@ -8,6 +8,7 @@ that names no call goes to the oldest wait there is, the main thread's first. Wh
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ __all__ = [
     "CANCELLED",
     "Answer",
     "Desk",
+    "Elsewhere",
     "Errand",
     "FormQuestion",
     "Interaction",
@@ -123,6 +125,21 @@ class Interaction(Protocol):
         ...
 
 
+class Elsewhere(Interaction, Protocol):
+    """Asks in a place of its own, such as a panel, while the user waits somewhere, or nowhere.
+
+    Its methods are called in a thread that nobody else uses.
+    """
+
+    def reaches(self, place: Place | None, subject: object) -> bool:
+        """Whether the user would see a question of this call, and could answer it while waiting in that place."""
+        ...
+
+    def withdraw(self) -> None:
+        """Nobody wants to know any more; from any thread."""
+        ...
+
+
 class Desk:
     """Brings questions to where the user waits, one at a time.
 
@@ -133,11 +150,15 @@ class Desk:
     def __init__(self, places: Places) -> None:
         self.interaction: Interaction | None = None
         """Who asks; without one every question is cancelled."""
+        self.elsewhere: Elsewhere | None = None
+        """Who asks instead, where that reaches the user."""
         self._places = places
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def can_ask(self) -> bool:
         """Whether a question would reach anybody now."""
+        if self.elsewhere is not None and self.elsewhere.reaches(self.place(), None):
+            return True
         return self.interaction is not None and self.place() is not None and self.interaction.can_ask()
 
     async def ask(self, question: Callable[[Interaction], T], otherwise: T, subject: object = None) -> T:
@@ -151,6 +172,8 @@ class Desk:
         async with self._one_at_a_time():
             interaction = self.interaction
             place = self.place(subject)
+            if self.elsewhere is not None and self.elsewhere.reaches(place, subject):
+                return await _ask_elsewhere(self.elsewhere, question, otherwise, place)
             if interaction is None or place is None or not interaction.can_ask():
                 return otherwise
             errand = Errand(lambda: question(interaction), otherwise)
@@ -168,6 +191,23 @@ class Desk:
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
         return self._lock[1]
+
+
+async def _ask_elsewhere(
+    elsewhere: Elsewhere, question: Callable[[Interaction], T], otherwise: T, place: Place | None
+) -> T:
+    """Ask in a thread, which is not the user's; the question is withdrawn with the wait that it belongs to."""
+    errand = Errand(lambda: question(elsewhere), otherwise)
+    if place is not None:
+        place.post(_nothing, errand.give_up)
+    threading.Thread(target=errand.run, name="ipymcp-question", daemon=True).start()
+    try:
+        return await errand.outcome
+    finally:
+        elsewhere.withdraw()
+
+
+def _nothing() -> None: ...
 
 
 class Errand(Generic[T]):

@@ -28,6 +28,7 @@ RESERVED_HOST = frozenset(
     {"ask", "call", "calls", "cancel", "close", "disable", "enable", "load", "restart", "run", "servers", "start"}
     | {"on_elicitation", "on_sampling", "roots"}
     | {"stop", "tools", "unload", "help", "history", "logs", "panel", "pins", "policy", "prompts", "resources", "stubs"}
+    | {"results"}
     | {"trust"}
 )
 """Words of `mcp` itself. A server of such a name is `mcp["load"]` or `mcp.load_`."""

@@ -79,6 +79,8 @@ class ServerSession:
         self.calls = 0
         self.away_since: float | None = None
         """Since when it cannot be reached, in seconds since the epoch."""
+        self.connected_since: float | None = None
+        """When its last connection began, in seconds since the epoch."""
         self.start_under_way: Start | None = None
         self.numbers = itertools.count(1)
         """Of its connections."""
@@ -355,7 +357,7 @@ class ServerSession:
 
     async def _live(self, link: Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
-        self.client, self.away_since = link.client, None
+        self.client, self.away_since, self.connected_since = link.client, None, time.time()
         self._services.store.known.connected(self.digest, self.protocol_version, link.client.instructions or "")
         self._move(State.READY)
         reason = "the server was stopped"

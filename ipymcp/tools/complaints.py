@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import jsonschema_rs
 
-__all__ = ["Complaint", "complain", "listing", "near", "place", "shortened"]
+__all__ = ["Complaint", "complain", "listing", "near", "place", "placed", "shortened"]
 
 _MAX_LISTED: Final = 8
 _LIMITS: Final = {
@@ -71,6 +71,13 @@ def complain(errors: Sequence[jsonschema_rs.ValidationError]) -> Complaint:
         return Complaint(path, shortened(error.message, 120))
     limit, pattern = _attribute(error, "limit"), _attribute(error, "pattern")
     return Complaint(path, template.format(got=_got(value), limit=limit, pattern=pattern))
+
+
+def placed(error: jsonschema_rs.ValidationError) -> Complaint:
+    """One complaint, at the place where it is mended: of a member that is missing, that member's."""
+    complaint = complain([error])
+    member = _attribute(error, "property") if error.schema_path[-1:] == ["required"] else None
+    return Complaint((*complaint.path, member), "is missing") if isinstance(member, str) else complaint
 
 
 def _deepest(

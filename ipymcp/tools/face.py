@@ -12,6 +12,7 @@ from ipymcp.policy.filters import is_named
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
 from ipymcp.tools.interaction import Prompts
+from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
 from ipymcp.tools.tool import ToolFactory
@@ -53,6 +54,7 @@ class Mcp(Live):
         host.desk.interaction = Prompts()
         self._filters = host.guard.policy.filters
         self._factory = ToolFactory(host)
+        self._results = KeptResults()
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -104,6 +106,11 @@ class Mcp(Live):
         from ipymcp.tools.trust import TrustedServers
 
         return TrustedServers(self._host)
+
+    @property
+    def results(self) -> KeptResults:
+        """What the panel showed a part of, by the number it was given: `mcp.results[7]`."""
+        return self._results
 
     @waits
     async def history(

@@ -14,7 +14,7 @@ import msgspec
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.wire import loads
 from ipymcp.tools.coercion import coerce, read_text, takes_none
-from ipymcp.tools.complaints import Complaint, complain, listing, near, shortened
+from ipymcp.tools.complaints import Complaint, complain, listing, near, placed, shortened
 from ipymcp.tools.parameters import Parameter, ParameterList, read_parameters
 from ipymcp.tools.plain import NotJson, plain
 from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree
@@ -131,6 +131,16 @@ class ToolSchema:
             ArgumentError: As `bind`.
         """
         return self._finish(self._binding or self._prepare(), arguments, {})
+
+    def complaints(self, arguments: Mapping[str, Any]) -> list[Complaint]:
+        """All that is wrong with arguments, for a form: nothing where `check` takes them, else the first few."""
+        try:
+            self.check(arguments)
+        except ArgumentError as error:
+            binding = self._binding or self._prepare()
+            found = [placed(one) for one in binding.validator.errors(dict(arguments))]
+            return found or [Complaint((error.argument,) if error.argument else (), error.message, error.hint)]
+        return []
 
     def read_text(self, name: str, text: str) -> Any:
         """What is meant by `name=text` on a `%mcp` line; the rules are those of `coercion.read_text`.

@@ -1,0 +1,132 @@
+"""The panel of one host: the views that are attached, what they are shown, the calls they made.
+
+Made when the first view comes; while none is attached nothing runs. All of it but `attach`, `receive` and `leave`
+belongs to the background loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ipymcp.notebook.panel.intents import VERBS
+from ipymcp.notebook.panel.logs import LogNumbers
+from ipymcp.notebook.panel.questions import PanelQuestions
+from ipymcp.notebook.panel.shown import Shown
+from ipymcp.notebook.panel.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ipymcp.notebook.panel.intents import Act
+    from ipymcp.notebook.panel.messages import Mode
+    from ipymcp.notebook.panel.view import Carrier
+    from ipymcp.runtime.calls import Call
+    from ipymcp.tools.face import Mcp
+
+__all__ = ["Panel", "Surroundings"]
+
+_PACE = 0.1
+"""Seconds between two looks at what has changed."""
+
+
+class Surroundings(Struct, frozen=True):
+    """What a panel has to know of the notebook.
+
+    Attributes:
+        mode: Gives what views may do now.
+        namespace: Gives the name that `mcp` is bound to; empty where it is not.
+        kernel: Names the kernel's life: another one is another kernel.
+    """
+
+    mode: Callable[[], Mode]
+    namespace: Callable[[], str]
+    kernel: str
+
+
+class Panel:
+    """Shows a host to views.
+
+    Args:
+        mcp: The notebook's.
+        surroundings: What it has to know of the notebook.
+    """
+
+    verbs: dict[str, Act] = VERBS
+    """What views may ask for."""
+
+    def __init__(self, mcp: Mcp, surroundings: Surroundings) -> None:
+        self.mcp = mcp
+        self.host = mcp._host
+        self.surroundings = surroundings
+        self.calls: dict[int, Call[Any]] = {}
+        """Those that views made and that are not over."""
+        self.views: dict[View, asyncio.Task[None]] = {}
+        self.shown = Shown(self.host, lambda call: call.number in self.calls)
+        self.numbers = LogNumbers()
+        self.questions = PanelQuestions(self)
+        self._watching: asyncio.Task[None] | None = None
+
+    # -- from any thread ----------------------------------------------------------------------------------------------
+
+    def attach(self, carrier: Carrier) -> View:
+        """Have a view from now on. What it says is handed to `receive`."""
+        view = View(self, carrier)
+        self.host.loop.call(self._attach, view)
+        return view
+
+    def receive(self, view: View, message: object) -> None:
+        """A view says something."""
+        self.host.loop.call(self._heard, view, message)
+
+    def leave(self, view: View) -> None:
+        """A view is gone."""
+        if self.host.loop.is_running:
+            self.host.loop.call(self.detach, view)
+
+    # -- on the background loop ---------------------------------------------------------------------------------------
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task."""
+        return self.host.loop.spawn(coroutine, "ipymcp-panel")
+
+    def detach(self, view: View) -> None:
+        """Let go of a view: it went, or does not take what it asked for."""
+        task = self.views.pop(view, None)
+        if task is not None:
+            task.cancel()
+            view.closed()
+            view.carrier.close()
+            self.questions.left()
+
+    def greeted(self) -> None:
+        """A view wants to be shown something."""
+        if self._watching is None or self._watching.done():
+            self._watching = self.spawn(self._watch())
+
+    def _attach(self, view: View) -> None:
+        self.host.desk.elsewhere = self.questions
+        self.views[view] = self.spawn(self._run(view))
+
+    def _heard(self, view: View, message: object) -> None:
+        if view in self.views:
+            view.heard(message)
+
+    async def _run(self, view: View) -> None:
+        try:
+            await view.run()
+        except OSError:  # its connection is gone
+            self.detach(view)
+
+    async def _watch(self) -> None:
+        unsubscribe = self.host.events.subscribe(self.shown.heard)
+        with contextlib.ExitStack() as stack:
+            stack.callback(unsubscribe)
+            while any(view.is_greeted for view in self.views):
+                self.shown.look()
+                for view in [*self.views]:
+                    view.look()
+                await asyncio.sleep(_PACE)

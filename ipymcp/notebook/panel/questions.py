@@ -1,0 +1,250 @@
+"""Questions to the user, asked in the panel: an `Interaction` whose answers come as messages of views.
+
+A question blocks a thread of its own until a view answers it, the last view that could is gone, or it is withdrawn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from ipymcp.errors import UnknownName
+from ipymcp.masking import masks
+from ipymcp.notebook.panel.messages import Malformed, texts
+from ipymcp.policy.questions import TrustAnswer
+from ipymcp.protocol import wire
+from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.runtime.interaction import CANCELLED, Answer
+from ipymcp.runtime.web import domain
+from ipymcp.tools.sanitize import visible
+from ipymcp.tools.schema import ToolSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.notebook.panel.messages import Message
+    from ipymcp.notebook.panel.panel import Panel
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustQuestion
+    from ipymcp.runtime.interaction import FormQuestion, LoginQuestion, UrlQuestion
+    from ipymcp.runtime.places import Place
+
+__all__ = ["PanelQuestions"]
+
+_LONGEST: Final = 4_000
+_LOOK: Final = 0.3
+"""Seconds between two looks whether a browser has come back."""
+_PASTE: Final = {
+    "type": "object",
+    "properties": {"address": {"type": "string", "title": "The address the browser ended at", "minLength": 1}},
+    "required": ["address"],
+}
+
+
+class _Open(Struct, eq=False):
+    """The question that is asked now."""
+
+    row: Message
+    read: Callable[[Message], Any]
+    """Makes the answer of a message, or raises `Malformed`; gives `_Wrong` where the user is to mend it."""
+    outcome: Future[Any]
+
+
+class _Wrong(Struct, frozen=True):
+    errors: list[Message]
+
+
+class PanelQuestions:
+    """Asks in the views of a panel, one question at a time.
+
+    Args:
+        panel: Which.
+    """
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self._numbers = itertools.count(1)
+        self._open: _Open | None = None
+
+    # -- whether it may be asked here ---------------------------------------------------------------------------------
+
+    def can_ask(self) -> bool:
+        """Whether a view would show it."""
+        return any(view.can_answer for view in [*self._panel.views])
+
+    def reaches(self, place: Place | None, subject: object) -> bool:
+        """Whether a view shows questions, and its answer comes through while the user waits in that place."""
+        is_own = any(call is subject for call in [*self._panel.calls.values()])
+        running = place is not None and not is_own
+        blocked = running and place is not None and place.is_blocked
+        carriers = [view.carrier for view in [*self._panel.views] if view.can_answer]
+        return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
+
+    # -- the questions; each blocks its thread ------------------------------------------------------------------------
+
+    def fill(self, question: FormQuestion) -> Answer:
+        """Have a form filled in a view."""
+        row = {"type": "fill", "title": f"{_asker(question)} asks", "message": question.message}
+        row |= {"schema": dict(question.schema)}
+        schema = ToolSchema(question.schema, server=question.server, tool=question.tool or "")
+        return self._ask(question.server, row, lambda message: _filled(message, schema), CANCELLED)
+
+    def visit(self, question: UrlQuestion) -> Answer:
+        """Have an address visited."""
+        row = {"type": "visit", "title": f"{_asker(question)} asks you to visit an address"}
+        row |= {"message": question.message, "url": question.url, "domain": domain(question.url)}
+        return self._ask(question.server, row, lambda message: Answer(_action(message)), CANCELLED)
+
+    def login(self, question: LoginQuestion) -> str | None:
+        """Have the user log in; wait for the browser, or for the address it went to."""
+        title = f"{question.server} wants you to log in"
+        may = f"It may then: {', '.join(question.scopes)}" if question.scopes else ""
+        row = {"type": "visit", "title": title, "message": may, "url": question.url, "domain": question.domain}
+        agreed = self._ask(question.server, row, lambda message: _action(message) == "accept", False)
+        if not agreed:
+            return None
+        if question.redirected is None:
+            row = {"type": "fill", "title": title, "message": "Log in, then paste the address here.", "schema": _PASTE}
+            schema = ToolSchema(_PASTE, server=question.server, tool="")
+            pasted = self._ask(question.server, row, lambda message: _filled(message, schema), CANCELLED)
+            return str(pasted.content["address"]) if pasted.content else None
+        row = {"type": "wait", "title": title, "message": "Waiting for your browser to come back."}
+        asked = self._put(question.server, row, _action)
+        while not asked.outcome.done():
+            if question.redirected.wait(_LOOK):
+                self._close(asked, "accept")
+        return "" if asked.outcome.result() == "accept" else None
+
+    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
+        """Have the user look at servers and say which may run."""
+        candidates = question.candidates
+        shown = [
+            {
+                "name": one.name,
+                "lines": [visible(line) for line in one.lines],
+                "dangers": [visible(danger) for danger in one.dangers],
+                "secrets": [*one.secrets],
+            }
+            for one in candidates
+        ]
+        row = {"type": "trust", "title": "May these servers run?", "candidates": shown}
+        row |= {"message": f"{question.file} {question.why}. They would run with your rights."}
+        agreed = frozenset(one.name for one in candidates if one.is_agreed)
+        wanted = frozenset((one.name, secret) for one in candidates for secret in one.secrets)
+        names = frozenset(one.name for one in candidates)
+        return self._ask("", row, lambda message: _trusted(message, names, agreed, wanted), None)
+
+    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        """Have the user say whether calls may be made."""
+        shown = [
+            {
+                "server": one.server,
+                "tool": one.tool,
+                "arguments": masks.json(wire.loads(one.arguments)) if one.arguments else {},
+                "caller": one.caller,
+                "why": visible(one.why),
+                "hints": visible(one.hints),
+            }
+            for one in question.calls
+        ]
+        several = len(shown) > 1
+        title = f"May these {len(shown)} calls be made?" if several else "May this call be made?"
+        row = {"type": "approve", "title": title, "message": "", "calls": shown, "answers": [*question.answers]}
+        return self._ask(question.calls[0].server, row, lambda message: _approved(message, question), None)
+
+    # -- one question -------------------------------------------------------------------------------------------------
+
+    def answered(self, question: str, message: Message) -> Any:
+        """A view answers, on the background loop.
+
+        Raises:
+            UnknownName: That is not asked now.
+            Malformed: It is no answer.
+        """
+        asked = self._open
+        if asked is None or asked.row["id"] != question:
+            raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
+        answer = asked.read(message)
+        if isinstance(answer, _Wrong):
+            return {"errors": answer.errors}
+        self._close(asked, answer)
+        return None
+
+    def left(self) -> None:
+        """A view has gone: where none is left to answer, nobody does."""
+        if self._open is not None and not self.can_ask():
+            self.withdraw()
+
+    def withdraw(self) -> None:
+        """Nobody wants to know any more; from any thread."""
+        if self._open is not None:
+            self._close(self._open, None)
+
+    def _ask(self, server: str, row: Message, read: Callable[[Message], Any], otherwise: Any) -> Any:
+        answer = self._put(server, row, read).outcome.result()
+        return otherwise if answer is None else answer
+
+    def _put(self, server: str, row: Message, read: Callable[[Message], Any]) -> _Open:
+        shown = {"title": visible(row["title"]), "message": visible(row["message"][:_LONGEST])}
+        row = {**row, **shown, "id": f"q{next(self._numbers)}", "server": server}
+        asked = self._open = _Open(row, read, Future())
+        self._panel.host.loop.call(self._show, asked)
+        return asked
+
+    def _show(self, asked: _Open) -> None:
+        if not asked.outcome.done():
+            self._panel.shown.ask(asked.row)
+
+    def _close(self, asked: _Open, answer: Any) -> None:
+        if self._open is asked:
+            self._open = None
+        if not asked.outcome.done():
+            asked.outcome.set_result(answer)
+        self._panel.host.loop.call(self._panel.shown.withdraw, asked.row["id"])
+
+
+def _action(message: Message) -> Any:
+    action = message.get("action")
+    if action not in ("accept", "decline", "cancel"):
+        raise Malformed("an answer's 'action' is accept, decline or cancel")
+    return action
+
+
+def _filled(message: Message, schema: ToolSchema) -> Answer | _Wrong:
+    action = _action(message)
+    if action != "accept":
+        return Answer(action)
+    content = message.get("content", {})
+    if not is_object(content):
+        raise Malformed("an answer's 'content' is an object")
+    complaints = schema.complaints(content)
+    if complaints:
+        return _Wrong([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
+    for each in schema.parameters:
+        if is_object(each.schema) and each.schema.get("format") == "password":
+            masks.add(str(content.get(each.name, "")))
+    return Answer("accept", schema.check(content))
+
+
+def _trusted(
+    message: Message, names: frozenset[str], agreed: frozenset[str], wanted: frozenset[tuple[str, str]]
+) -> TrustAnswer:
+    servers = frozenset(texts(message, "servers")) & names | agreed
+    pairs = message.get("secrets", [])
+    if not is_array(pairs) or not all(is_array(pair) and len(pair) == 2 for pair in pairs):
+        raise Malformed("an answer's 'secrets' is a list of pairs")
+    given = frozenset((str(server), str(secret)) for server, secret in pairs)
+    return TrustAnswer(servers, frozenset(pair for pair in given & wanted if pair[0] in servers))
+
+
+def _approved(message: Message, question: ApprovalQuestion) -> ApprovalAnswer:
+    for answer in question.answers:
+        if message.get("answer") == answer:
+            return answer
+    raise Malformed(f"an answer is one of {', '.join(question.answers)}")
+
+
+def _asker(question: FormQuestion | UrlQuestion) -> str:
+    return f"{question.server}.{question.tool}" if question.tool else question.server

@@ -1,0 +1,123 @@
+"""What views are shown now, noticed by looking: nothing hooks into calls, so that a panel that is open costs them nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import McpError
+from ipymcp.notebook.panel.state import call_row, disabled_tools, server_row
+from ipymcp.runtime.events import OffersChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.notebook.panel.messages import Message
+    from ipymcp.protocol.client import Client
+    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.events import Event
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.offers import Kind
+    from ipymcp.runtime.server import ServerSession
+
+__all__ = ["Shown"]
+
+_SHOW_AFTER = 0.1
+"""Seconds that a call runs before it is worth showing."""
+_MOST_CALLS = 200
+
+
+class Shown:
+    """The rows of servers and calls. A row that has changed is another object. Belongs to the background loop.
+
+    Args:
+        host: Whose.
+        is_own: Whether a call was made in a panel.
+    """
+
+    def __init__(self, host: Host, is_own: Callable[[Call[Any]], bool]) -> None:
+        self.rows: dict[str, dict[str, Message]] = {"servers": {}, "calls": {}, "questions": {}}
+        self.version = 0
+        """Counts the changes."""
+        self._host = host
+        self._is_own = is_own
+        self._keys: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._looked: dict[str, Client] = {}
+        """The connections whose resources and prompts were listed, by server."""
+
+    def look(self) -> None:
+        """Bring the rows up to date."""
+        self._look_at_servers()
+        self._look_at_calls()
+
+    def ask(self, question: Message) -> None:
+        """Show a question."""
+        self._put("questions", question["id"], question)
+
+    def withdraw(self, question: str) -> None:
+        """Show it no more."""
+        self._keep("questions", self.rows["questions"].keys() - {question})
+
+    def heard(self, event: Event) -> None:
+        """A server says that it has other resources or prompts."""
+        if isinstance(event, OffersChanged):
+            self._looked.pop(event.server, None)
+
+    def _look_at_servers(self) -> None:
+        host = self._host
+        sessions = host.sessions
+        aliases = host.aliases() if sessions.keys() != self.rows["servers"].keys() else None
+        rules = host.guard.policy.filters.rules
+        for name, session in sessions.items():
+            alias = aliases[name] if aliases else self.rows["servers"][name]["alias"]
+            key = (
+                session, alias, session.state, session.is_lazy, session.client, session.calls, session.catalog,
+                session.error, session.last_error, rules,
+            )  # fmt: skip
+            if self._is_news("servers", name, key):
+                self._put("servers", name, server_row(session, alias, disabled_tools(host, session)))
+            if session.client is not None and self._looked.get(name) is not session.client:
+                self._looked[name] = session.client
+                session.spawn(_list_offers(session, session.client), "panel")
+        self._keep("servers", sessions.keys())
+
+    def _look_at_calls(self) -> None:
+        latest = time.monotonic() - _SHOW_AFTER
+        running = {str(call.number): call for call in list(self._host.running.values())[:_MOST_CALLS]}
+        running = {number: call for number, call in running.items() if call.started <= latest}
+        for number, call in running.items():
+            if self._is_news("calls", number, (call, call.progress)):
+                self._put("calls", number, call_row(call, "panel" if self._is_own(call) else "notebook"))
+        self._keep("calls", running.keys())
+
+    def _is_news(self, part: str, name: str, key: tuple[Any, ...]) -> bool:
+        if self._keys.get((part, name)) == key:
+            return False
+        self._keys[part, name] = key
+        return True
+
+    def _put(self, part: str, name: str, row: Message) -> None:
+        if self.rows[part].get(name) != row:
+            self.rows[part][name] = row
+            self.version += 1
+
+    def _keep(self, part: str, names: Any) -> None:
+        gone = self.rows[part].keys() - names
+        for name in gone:
+            del self.rows[part][name]
+            self._keys.pop((part, name), None)
+            self._looked.pop(name, None)
+        self.version += bool(gone)
+
+
+async def _list_offers(session: ServerSession, client: Client) -> None:
+    """Somebody looks: what it has beside tools is listed, so that it can be counted."""
+    kinds: list[Kind] = []
+    if "resources" in client.capabilities:
+        kinds += ["resources", "templates"]
+    if "prompts" in client.capabilities:
+        kinds += ["prompts"]
+    if kinds:
+        with contextlib.suppress(McpError):  # it is in the log
+            await session.offers.look(*kinds)

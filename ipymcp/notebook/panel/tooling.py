@@ -1,0 +1,180 @@
+"""What a view may ask of tools, resources and prompts. A panel's call is the user's own call, made the usual way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import McpError
+from ipymcp.notebook.panel.code import magic, python
+from ipymcp.notebook.panel.messages import Malformed, Message, sound, text
+from ipymcp.notebook.panel.preview import preview, prompt_preview
+from ipymcp.notebook.panel.state import problem, tool_details, tool_row
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.tools.prompts import prompt
+from ipymcp.tools.resources import Resource
+from ipymcp.tools.sanitize import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from ipymcp.notebook.panel.panel import Panel
+    from ipymcp.notebook.panel.view import View
+    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.prompts import PromptResult
+    from ipymcp.tools.readings import ResourceResult
+    from ipymcp.tools.results import ToolResult
+
+    Value: TypeAlias = ToolResult | ResourceResult | PromptResult
+
+__all__ = ["TOOL_VERBS"]
+
+
+async def _tools(panel: Panel, view: View, message: Message) -> list[Message]:
+    host = panel.host
+    server = message.get("server")
+    sessions = [*host.sessions.values()] if server is None else [host.find(text(message, "server"))]
+    found = [(session, entry) for session in sessions for entry in session.catalog.tools.values()]
+    return await asyncio.to_thread(lambda: [tool_row(host, session, entry) for session, entry in found])
+
+
+async def _tool(panel: Panel, view: View, message: Message) -> Message:
+    session, entry = _entry(panel, message)
+    return await asyncio.to_thread(tool_details, panel.host, session, entry)
+
+
+async def _validate(panel: Panel, view: View, message: Message) -> Message:
+    _, entry = _entry(panel, message)
+    arguments = _arguments(message)
+    complaints = await asyncio.to_thread(panel.mcp._factory.schema(entry).complaints, arguments)
+    return {"errors": [{"path": [*one.path], "message": visible(one.problem)} for one in complaints]}
+
+
+async def _call(panel: Panel, view: View, message: Message) -> Message:
+    session = panel.host.find(text(message, "server"))
+    if session.client is None:
+        await session.awake()
+    _, entry = _entry(panel, message)
+    factory, arguments = panel.mcp._factory, _arguments(message)
+    checked = await asyncio.to_thread(factory.schema(entry).check, arguments)
+    call = factory.tool(entry)._new_call(session, entry, checked)
+    panel.calls[call.number] = call
+    panel.spawn(_follow(panel, view, call))
+    return {"call": call.number}
+
+
+async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
+    """Make a call, and tell the view how it ended."""
+    try:
+        await call.over()
+        shown = await _kept(panel, call.number, await asyncio.to_thread(call.result), preview)
+        view.say({"kind": "result", "call": call.number, "ok": True, "preview": shown})
+    except McpError as error:
+        view.say({"kind": "result", "call": call.number, "ok": False, "error": problem(error)})
+    except Exception as error:  # a fault of ours must not leave the view waiting
+        fault = problem(McpError(f"a fault of ipymcp: {error!r}"))
+        view.say({"kind": "result", "call": call.number, "ok": False, "error": fault})
+    finally:
+        panel.calls.pop(call.number, None)
+
+
+async def _kept(panel: Panel, number: int, value: Value, show: Callable[[Any, str | None], Message]) -> Message:
+    """Keep a value in the kernel, and give what is shown of it."""
+    panel.mcp.results.keep(number, value, memoryview(value._raw).nbytes)
+    namespace = panel.surroundings.namespace()
+    return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
+
+
+async def _code(panel: Panel, view: View, message: Message) -> Message:
+    _, entry = _entry(panel, message)
+    arguments, form, schema = _arguments(message), message.get("form"), panel.mcp._factory.schema(entry)
+    if form == "python":
+        return {"text": python(panel.host, entry, schema, arguments, panel.surroundings.namespace())}
+    if form == "magic":
+        return {"text": magic(panel.host, entry, schema, arguments)}
+    raise Malformed("'code' needs 'form', python or magic")
+
+
+async def _resources(panel: Panel, view: View, message: Message) -> Message:
+    session = panel.host.find(text(message, "server"))
+    await session.awake()
+    catalog = await session.offers.look("resources", "templates")
+    resources = [
+        {**_about(one), "uri": one.uri, "mime": _shown(one.mimeType), "size": one.size}
+        for one in catalog.resources.values()
+    ]
+    return {
+        "resources": resources,
+        "templates": [{**_about(one), "template": one.uriTemplate} for one in catalog.templates.values()],
+    }
+
+
+async def _read(panel: Panel, view: View, message: Message) -> Message:
+    session = panel.host.find(text(message, "server"))
+    result = await Resource(panel.host, session.name, text(message, "uri")).read.aio()
+    return await _kept(panel, panel.host.number(), result, preview)
+
+
+async def _prompts(panel: Panel, view: View, message: Message) -> list[Message]:
+    session = panel.host.find(text(message, "server"))
+    await session.awake()
+    catalog = await session.offers.look("prompts")
+    return [
+        {
+            **_about(one.definition),
+            "name": one.name,
+            "arguments": [
+                {"name": each.name, "description": _shown(each.description), "required": bool(each.required)}
+                for each in one.definition.arguments or ()
+            ],
+        }
+        for one in catalog.prompts.values()
+    ]
+
+
+async def _prompt(panel: Panel, view: View, message: Message) -> Message:
+    session = panel.host.find(text(message, "server"))
+    await session.awake()
+    name = text(message, "prompt")
+    entry = session.catalog.find_prompt(name) or (await session.offers.look("prompts")).find_prompt(name)
+    if entry is None:
+        raise McpError(f"there is no prompt {name!r}", server=session.name)
+    result = await prompt(panel.host, entry).aio(**_arguments(message))
+    return await _kept(panel, panel.host.number(), result, prompt_preview)
+
+
+def _entry(panel: Panel, message: Message) -> tuple[ServerSession, ToolEntry]:
+    session = panel.host.find(text(message, "server"))
+    return session, panel.host.entry(session, text(message, "tool"))
+
+
+def _arguments(message: Message) -> dict[str, Any]:
+    arguments = message.get("arguments", {})
+    if not is_object(arguments):
+        raise Malformed(f"{message.get('do')!r} needs 'arguments', an object")
+    return sound(arguments)  # 1e999 is infinite to Python, and nothing that can be sent
+
+
+def _about(definition: Any) -> Message:
+    name, title = definition.name, definition.title
+    return {"name": visible(name), "title": _shown(title), "description": _shown(definition.description)}
+
+
+def _shown(text: str | None) -> str | None:
+    return visible(text[:20_000]) if text else None
+
+
+TOOL_VERBS = {
+    "tools": _tools,
+    "tool": _tool,
+    "validate": _validate,
+    "call": _call,
+    "code": _code,
+    "resources": _resources,
+    "read": _read,
+    "prompts": _prompts,
+    "prompt": _prompt,
+}
