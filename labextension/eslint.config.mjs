@@ -22,4 +22,5 @@ export default tseslint.config(
       "prefer-const": "error",
     },
   },
+  { files: ["tests/**"], rules: { "no-restricted-properties": "off" } },
 );

@@ -1,5 +1,7 @@
 /** The kernel's HTML once more, element by element: what is not known to be harmless goes. */
 
+import { webAddress } from "./text";
+
 const ELEMENTS = new Set(
   (
     "a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i " +
@@ -16,12 +18,11 @@ const DANGEROUS = new Set(
 const ATTRIBUTES = new Set("align alt class colspan dir height lang open rowspan scope start title width".split(" "));
 const PICTURE = /^data:image\/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+$/i;
 
-import { webAddress } from "./text";
-
 /** A fragment without scripts, handlers, forms, styles and anything that would be fetched. */
 export function sanitised(html: string): DocumentFragment {
   const template = document.createElement("template");
   // In a template nothing runs and nothing is fetched.
+  // eslint-disable-next-line no-restricted-properties -- the one place
   template.innerHTML = html;
   clean(template.content);
   return template.content;

@@ -11,9 +11,12 @@ export const STYLES = `
   --mcp-brand: var(--jp-brand-color1, var(--vscode-button-background, #1976d2));
   --mcp-on-brand: var(--jp-ui-inverse-font-color1, var(--vscode-button-foreground, #ffffff));
   --mcp-link: var(--jp-content-link-color, var(--vscode-textLink-foreground, #0d5aa7));
-  --mcp-good: var(--jp-success-color1, var(--vscode-testing-iconPassed, #388e3c));
-  --mcp-bad: var(--jp-error-color1, var(--vscode-errorForeground, #c62828));
-  --mcp-ask: var(--jp-warn-color0, var(--vscode-editorWarning-foreground, #9a5b00));
+  --mcp-good-own: var(--jp-success-color1, var(--vscode-testing-iconPassed, #388e3c));
+  --mcp-bad-own: var(--jp-error-color1, var(--vscode-errorForeground, #c62828));
+  --mcp-ask-own: var(--jp-warn-color0, var(--vscode-editorWarning-foreground, #9a5b00));
+  --mcp-good: color-mix(in srgb, var(--mcp-good-own) 70%, var(--mcp-text));
+  --mcp-bad: color-mix(in srgb, var(--mcp-bad-own) 70%, var(--mcp-text));
+  --mcp-ask: color-mix(in srgb, var(--mcp-ask-own) 70%, var(--mcp-text));
   --mcp-sans: var(--jp-ui-font-family, var(--vscode-font-family, system-ui, sans-serif));
   --mcp-mono: var(--jp-code-font-family, var(--vscode-editor-font-family, ui-monospace, monospace));
   color: var(--mcp-text); background: var(--mcp-back); font: 12px/1.45 var(--mcp-sans);
@@ -31,9 +34,9 @@ export const STYLES = `
     --mcp-edge: var(--jp-border-color1, var(--vscode-input-border, #616161));
     --mcp-brand: var(--jp-brand-color1, var(--vscode-button-background, #1f6fbf));
     --mcp-link: var(--jp-content-link-color, var(--vscode-textLink-foreground, #7ab8f5));
-    --mcp-good: var(--jp-success-color1, var(--vscode-testing-iconPassed, #66bb6a));
-    --mcp-bad: var(--jp-error-color1, var(--vscode-errorForeground, #ef7370));
-    --mcp-ask: var(--jp-warn-color0, var(--vscode-editorWarning-foreground, #e0a33e));
+    --mcp-good-own: var(--jp-success-color1, var(--vscode-testing-iconPassed, #66bb6a));
+    --mcp-bad-own: var(--jp-error-color1, var(--vscode-errorForeground, #ef7370));
+    --mcp-ask-own: var(--jp-warn-color0, var(--vscode-editorWarning-foreground, #e0a33e));
   }
 }
 .ipymcp *, .ipymcp *::before { box-sizing: border-box; }
@@ -65,7 +68,7 @@ export const STYLES = `
 .ipymcp .mcp-none { padding: 16px 12px; color: var(--mcp-dim); }
 .ipymcp .mcp-prose { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; }
 
-.ipymcp .mcp-tabs { display: flex; flex: none; height: 29px; padding: 0 4px; border-bottom: 1px solid var(--mcp-line); background: var(--mcp-raised); overflow: hidden; }
+.ipymcp .mcp-tabs { display: flex; flex: none; height: 29px; padding: 0 4px; border-bottom: 1px solid var(--mcp-line); background: var(--mcp-raised); overflow-x: auto; overflow-y: hidden; scrollbar-width: none; }
 .ipymcp .mcp-tab { appearance: none; border: 0; background: none; padding: 0 8px; height: 29px; color: var(--mcp-dim); cursor: pointer; white-space: nowrap; border-bottom: 2px solid transparent; }
 .ipymcp .mcp-tab:hover { color: var(--mcp-text); }
 .ipymcp .mcp-tab[aria-selected="true"] { color: var(--mcp-text); border-bottom-color: var(--mcp-brand); }
@@ -77,8 +80,11 @@ export const STYLES = `
 .ipymcp .mcp-button[aria-pressed="true"] { background: var(--mcp-raised); border-color: var(--mcp-brand); }
 .ipymcp .mcp-primary { background: var(--mcp-brand); border-color: var(--mcp-brand); color: var(--mcp-on-brand); }
 .ipymcp .mcp-primary:hover:not(:disabled) { background: var(--mcp-brand); filter: brightness(1.1); }
-.ipymcp .mcp-quiet { border-color: transparent; background: none; color: var(--mcp-link); padding: 0 4px; }
+.ipymcp .mcp-quiet { border-color: transparent; background: none; color: var(--mcp-link); padding: 0 2px; }
 .ipymcp .mcp-actions { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; padding: 6px 0; }
+.ipymcp .mcp-actions .mcp-actions { min-width: 0; max-width: 100%; flex-wrap: nowrap; }
+.ipymcp .mcp-form > .mcp-actions { position: sticky; bottom: 0; background: var(--mcp-back); }
+.ipymcp .mcp-question .mcp-form > .mcp-actions { bottom: -8px; }
 .ipymcp .mcp-flush, .ipymcp .mcp-toolbar.mcp-flush { padding: 0; }
 .ipymcp .mcp-caret { appearance: none; border: 0; background: none; padding: 0; cursor: pointer; display: inline-flex; align-items: center; min-width: 0; height: 22px; text-align: start; }
 .ipymcp .mcp-caret::before { content: ""; flex: none; width: 5px; height: 5px; margin: 0 7px 0 3px; border: solid var(--mcp-dim); border-width: 0 1.5px 1.5px 0; transform: rotate(-45deg); }
@@ -92,6 +98,7 @@ export const STYLES = `
 .ipymcp .mcp-input::placeholder { color: var(--mcp-dim); opacity: 1; }
 .ipymcp .mcp-input[aria-invalid="true"] { border-color: var(--mcp-bad); }
 .ipymcp textarea.mcp-input { display: block; width: 100%; height: auto; min-height: 24px; max-height: 240px; resize: vertical; field-sizing: content; }
+.ipymcp textarea.mcp-text[rows="1"] { resize: none; }
 .ipymcp .mcp-code { font-family: var(--mcp-mono) !important; }
 .ipymcp select.mcp-input { background: var(--mcp-back); max-width: 100%; padding-inline: 3px; text-overflow: ellipsis; }
 .ipymcp input[type="checkbox"] { margin: 0 6px 0 0; flex: none; accent-color: var(--mcp-brand); }
@@ -108,7 +115,7 @@ export const STYLES = `
 .ipymcp .mcp-tone-off .mcp-dot { background: none; border: 1.5px solid currentColor; }
 .ipymcp .mcp-tone-ask .mcp-dot { border-radius: 0; transform: rotate(45deg); }
 .ipymcp .mcp-tone-bad .mcp-dot { border-radius: 0; }
-.ipymcp .mcp-tone-good { color: var(--mcp-text); } .ipymcp .mcp-tone-good .mcp-dot { background: var(--mcp-good); }
+.ipymcp .mcp-tone-good { color: var(--mcp-text); } .ipymcp .mcp-tone-good .mcp-dot { background: var(--mcp-good-own); }
 .ipymcp .mcp-tone-off { color: var(--mcp-dim); }
 .ipymcp .mcp-tone-busy .mcp-dot { background: var(--mcp-brand); animation: mcp-pulse 1.2s ease-in-out infinite; }
 .ipymcp .mcp-tone-bad { color: var(--mcp-bad); } .ipymcp .mcp-tone-ask { color: var(--mcp-ask); }
@@ -117,6 +124,7 @@ export const STYLES = `
 .ipymcp .mcp-facts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 12px; align-items: baseline; }
 .ipymcp .mcp-facts dt { color: var(--mcp-dim); font-weight: 400; max-width: 120px; overflow-wrap: anywhere; }
 .ipymcp .mcp-facts dd { margin: 0; overflow-wrap: anywhere; }
+.ipymcp .mcp-facts .mcp-button { height: 17px; line-height: 15px; }
 .ipymcp .mcp-problem { margin: 2px 8px 8px 23px; padding: 2px 8px; border-inline-start: 3px solid var(--mcp-bad); white-space: pre-wrap; overflow-wrap: anywhere; max-height: 160px; overflow-y: auto; }
 .ipymcp :is(.mcp-tool, .mcp-outcome) .mcp-problem { margin-inline: 0; }
 .ipymcp .mcp-fix { color: var(--mcp-dim); }
@@ -135,8 +143,12 @@ export const STYLES = `
   .ipymcp .mcp-back { display: block; }
 }
 @container (max-width: 399px) {
-  .ipymcp .mcp-tabs { padding: 0 2px; }
-  .ipymcp .mcp-tab { padding: 0 4px; font-size: 11px; flex: 1 0 auto; }
+  .ipymcp .mcp-tabs { padding: 0; }
+  .ipymcp .mcp-tab { padding: 0 2px; font-size: 11px; flex: 1 0 auto; }
+  .ipymcp .mcp-count { margin-inline-start: 2px; padding: 0 3px; font-size: 9px; }
+  .ipymcp .mcp-filters { flex-wrap: wrap; }
+  .ipymcp .mcp-filters > select { flex: 1 1 0; }
+  .ipymcp .mcp-filters > input { flex: 1 0 100%; }
   .ipymcp .mcp-wide { display: none; }
   .ipymcp .mcp-details { padding-inline-start: 12px; }
   .ipymcp .mcp-problem { margin-inline-start: 12px; }
@@ -166,7 +178,7 @@ export const STYLES = `
 .ipymcp .mcp-form { display: flex; flex-direction: column; gap: 8px; }
 .ipymcp .mcp-field { display: flex; flex-direction: column; gap: 2px; align-items: stretch; min-width: 0; }
 .ipymcp .mcp-field > :is(select, .mcp-button, .mcp-check, code) { align-self: flex-start; }
-.ipymcp .mcp-field > .mcp-number { max-width: 240px; }
+.ipymcp .mcp-field > :is(.mcp-number, [type="date"], [type="time"], [type="datetime-local"]) { max-width: 240px; }
 .ipymcp .mcp-label { display: flex; flex-wrap: wrap; gap: 0 8px; align-items: baseline; }
 .ipymcp .mcp-name { font-weight: 600; overflow-wrap: anywhere; }
 .ipymcp .mcp-null { min-height: 0; }
@@ -190,7 +202,7 @@ export const STYLES = `
 .ipymcp .mcp-bar > div { height: 100%; background: var(--mcp-brand); transition: width .2s; }
 .ipymcp .mcp-bar-open > div { width: 30%; animation: mcp-run 1.6s linear infinite; }
 @keyframes mcp-run { from { transform: translateX(-100%); } to { transform: translateX(340%); } }
-.ipymcp .mcp-running { flex: none; height: 30%; min-height: 60px; overflow-y: auto; }
+.ipymcp .mcp-running { flex: none; height: 112px; overflow-y: auto; }
 .ipymcp .mcp-running-call { padding: 6px 8px 0; }
 .ipymcp .mcp-about-row { flex: none; height: 44px; padding: 4px 8px; border-top: 1px solid var(--mcp-line); overflow: auto; overflow-wrap: anywhere; }
 .ipymcp .mcp-stream { background: var(--mcp-back); font: 11px/18px var(--mcp-mono); border-top: 1px solid var(--mcp-line); }

@@ -79,7 +79,10 @@ export class FakeKernel {
     given: Partial<KernelHello> & { mode?: Mode } = {},
   ) {
     this.hello = { kind: "hello", version: 1, ipymcp: "0.1.0", mode: "full", namespace: "mcp", kernel: "one", ...given };
-    this.transport.answer = (message) => queueMicrotask(() => this.heard(message));
+    this.transport.answer = (message) => {
+      if (message.kind === "intent") this.intents.push(message);
+      queueMicrotask(() => this.heard(message));
+    };
   }
 
   patch(set: { [Part in keyof State]?: { [key: string]: State[Part][string] | null } }): void {
@@ -101,7 +104,6 @@ export class FakeKernel {
       this.transport.say({ kind: "snapshot", seq: this.seq, state: this.state });
       return;
     }
-    this.intents.push(message);
     void this.reply(message);
   }
 

@@ -90,6 +90,7 @@ const kernel = new FakeKernel(
   },
 );
 document.documentElement.dataset["theme"] = asked.get("theme") ?? "light";
+document.body.dataset["jpThemeLight"] = String(asked.get("theme") !== "dark");
 const single = asked.get("server");
 mount(document.body.appendChild(document.createElement("div")), kernel.transport, undefined, single ? { client: "cell", server: single } : { client: "cell" });
 setTimeout(() => {

@@ -42,6 +42,7 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
   const offersNull = field.nullable && (required || (field.default !== undefined && field.default !== null));
   const about = [field.description && `${id}-about`, wrong.length && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
   if (field.readOnly) return null;
+  const isItem = typeof path.at(-1) === "number";
   const nested = HOLDS_OTHERS.has(field.kind);
   const control = { id, field, path, value, required, disabled: value === null && offersNull, about, invalid: wrong.length > 0 };
   const head = (
@@ -55,7 +56,7 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
           {line(field.title ?? name)}
         </label>
       )}
-      <span class="mcp-dim">{[hintOf(field), required && "required"].filter(Boolean).join(" · ")}</span>
+      <span class="mcp-dim">{[hintOf(field), required && !isItem && "required"].filter(Boolean).join(" · ")}</span>
       {offersNull && (
         <label class="mcp-check mcp-null">
           <input

@@ -135,7 +135,7 @@ export function NumberInput(props: ControlProps<"number">): JSX.Element {
   const own = numberOf(text);
   useEffect(() => {
     if (own !== value) setText(value === undefined || value === null ? "" : shown(value));
-    // eslint-disable-next-line -- only another value from outside replaces what is being typed
+     
   }, [value]);
   return (
     <input
@@ -253,9 +253,9 @@ export function JsonInput(props: AnyControlProps & { rows?: number }): JSX.Eleme
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
     if (problem === null && written(parsed(text).value) !== written(value)) setText(written(value));
-    // eslint-disable-next-line -- only another value from outside replaces what is being typed
+     
   }, [value]);
-  // eslint-disable-next-line -- a field that goes takes its problem along
+   
   useEffect(() => () => broken(path, null), [keyOf(path)]);
   const set = (typed: string): void => {
     const read = parsed(typed);

@@ -82,7 +82,7 @@ export function useLoaded<V extends Verb>(verb: V, fields: Verbs[V][0] | null, k
     return () => {
       current = false;
     };
-    // eslint-disable-next-line -- the key stands for the fields
+     
   }, [model, verb, key, asked, turn]);
   const reload = useCallback(() => setTurn((old) => old + 1), []);
   return { ...state, reload };

@@ -92,7 +92,7 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
   };
   return (
     <div class="mcp-view">
-      <div class="mcp-toolbar">
+      <div class="mcp-toolbar mcp-filters">
         {select}
         <select
           class="mcp-input mcp-select"
@@ -129,7 +129,7 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
         <span class="mcp-space" />
         <span class="mcp-dim mcp-figure">
           {count(rows.length)}
-          {log.dropped > 0 && `, ${count(log.dropped)} older or skipped`}
+          {log.dropped > 0 && ` (${count(log.dropped)} gone)`}
         </span>
       </div>
       <Stream

@@ -31,11 +31,11 @@ function useFetched(): {
   preview: Preview | null;
   problem: Problem | null;
   busy: boolean;
-  fetch: (ask: Promise<Preview>) => Promise<void>;
+  wait: (ask: Promise<Preview>) => Promise<void>;
   clear: () => void;
 } {
   const [state, setState] = useState<{ preview: Preview | null; problem: Problem | null; busy: boolean }>(NOTHING);
-  const fetch = async (ask: Promise<Preview>): Promise<void> => {
+  const wait = async (ask: Promise<Preview>): Promise<void> => {
     setState({ ...NOTHING, busy: true });
     try {
       const preview = await ask;
@@ -44,7 +44,7 @@ function useFetched(): {
       setState({ ...NOTHING, problem: problemOf(error) });
     }
   };
-  return { ...state, fetch, clear: () => setState(NOTHING) };
+  return { ...state, wait, clear: () => setState(NOTHING) };
 }
 const NOTHING = { preview: null, problem: null, busy: false };
 
@@ -72,7 +72,7 @@ export function ResourcesView(): JSX.Element {
     if (!row) return;
     setUri(row.uri);
     fetched.clear();
-    if (!row.template) void fetched.fetch(model.ask("read", { server, uri: row.uri }));
+    if (!row.template) void fetched.wait(model.ask("read", { server, uri: row.uri }));
   };
   const list = (
     <>
@@ -107,7 +107,7 @@ export function ResourcesView(): JSX.Element {
         key={chosen.uri}
         uri={chosen.uri}
         busy={fetched.busy}
-        onRead={(address) => void fetched.fetch(model.ask("read", { server, uri: address }))}
+        onRead={(address) => void fetched.wait(model.ask("read", { server, uri: address }))}
       />
       {fetched.problem && <ProblemBox problem={fetched.problem} />}
       {fetched.preview && <PreviewView preview={fetched.preview} label={chosen.name} />}
@@ -206,7 +206,7 @@ function PromptDetail({ server, prompt }: { server: string; prompt: Prompt }): J
   const get = (): void => {
     if (form.broken) return;
     const given = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
-    void fetched.fetch(
+    void fetched.wait(
       model.ask("prompt", { server, prompt: prompt.name, arguments: Object.fromEntries(given) as { [key: string]: string } }),
     );
   };

@@ -205,7 +205,9 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
               checked={servers.includes(candidate.name)}
               onChange={() => setServers(toggled(servers, candidate.name))}
             />
-            Run <strong>{line(candidate.name)}</strong>
+            <span>
+              Run <strong>{line(candidate.name)}</strong>
+            </span>
           </label>
           <pre class="mcp-pre">{candidate.lines.map(line).join("\n")}</pre>
           {candidate.dangers.map((danger) => (
@@ -221,7 +223,9 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
                 checked={secrets.includes(keyOf(candidate.name, secret))}
                 onChange={() => setSecrets(toggled(secrets, keyOf(candidate.name, secret)))}
               />
-              Give it your secret <strong>{line(secret)}</strong>
+              <span>
+                Give it your secret <strong>{line(secret)}</strong>
+              </span>
             </label>
           ))}
         </div>

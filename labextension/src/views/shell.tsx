@@ -131,7 +131,7 @@ function StatusLine(): JSX.Element {
   const failed = servers.filter((server) => server.state === "error").length;
   const now = mode(state);
   const words = [
-    `${count(ready)} of ${count(servers.length)} ready`,
+    servers.length ? `${count(ready)} of ${count(servers.length)} ready` : "no servers",
     failed > 0 && `${count(failed)} failed`,
     state.hello && now === "view" && "looking only",
     state.hello && now === "run" && "running only",

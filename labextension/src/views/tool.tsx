@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import type { Value } from "../form/values";
@@ -121,6 +121,13 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     },
     [draft],
   );
+  const outcome = useRef<HTMLDivElement>(null);
+  const ran = useRef(false);
+  useEffect(() => {
+    if (!ran.current || !result) return;
+    ran.current = false;
+    outcome.current?.scrollIntoView({ block: "nearest" });
+  }, [result]);
   const target = { server: tool.server, tool: tool.name };
 
   const attempt = async (deed: (values: JsonObject) => Promise<void>): Promise<void> => {
@@ -141,6 +148,7 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
       const { errors: found } = await model.ask("validate", { ...target, arguments: values });
       setErrors(found.length ? found : NONE);
       if (found.length) return;
+      ran.current = true;
       setCall((await model.ask("call", { ...target, arguments: values })).call);
     });
   const insert = (as: "python" | "magic"): Promise<void> =>
@@ -179,7 +187,7 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
           Reset
         </Button>
       </SchemaForm>
-      <div class="mcp-outcome">
+      <div class="mcp-outcome" ref={outcome}>
         <span class="mcp-unseen" role="status">
           {result ? (result.ok ? "The call succeeded." : "The call failed.") : isRunning ? "The call is running." : ""}
         </span>
