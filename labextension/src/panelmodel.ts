@@ -140,8 +140,8 @@ export class PanelModel {
   }
 
   private greeted(hello: NonNullable<PanelState["hello"]>): void {
-    const before = this.store.get().hello;
-    this.store.set({ hello });
+    const { hello: before, greetings } = this.store.get();
+    this.store.set({ hello, greetings: greetings + 1 });
     if (before && before.kernel !== hello.kernel) {
       this.store.set({ results: {} });
       for (const { buffer } of this.watches.values()) buffer.clear();

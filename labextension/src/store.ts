@@ -6,6 +6,8 @@ import type { Connection, Unsubscribe } from "./transport";
 export interface PanelState extends State {
   connection: Connection;
   hello: KernelHello | null;
+  /** How often the kernel said hello: what was asked for before may have changed. */
+  greetings: number;
   /** Whether a snapshot has come. */
   synced: boolean;
   /** How calls that this panel made ended, by call. */
@@ -19,6 +21,7 @@ export interface PanelState extends State {
 export const EMPTY: PanelState = {
   connection: { state: "connecting" },
   hello: null,
+  greetings: 0,
   synced: false,
   servers: {},
   calls: {},

@@ -17,6 +17,7 @@ export const STYLES = `
   --mcp-good: color-mix(in srgb, var(--mcp-good-own) 70%, var(--mcp-text));
   --mcp-bad: color-mix(in srgb, var(--mcp-bad-own) 70%, var(--mcp-text));
   --mcp-ask: color-mix(in srgb, var(--mcp-ask-own) 70%, var(--mcp-text));
+  --mcp-chosen: color-mix(in srgb, var(--mcp-raised) 50%, var(--mcp-back));
   --mcp-sans: var(--jp-ui-font-family, var(--vscode-font-family, system-ui, sans-serif));
   --mcp-mono: var(--jp-code-font-family, var(--vscode-editor-font-family, ui-monospace, monospace));
   color: var(--mcp-text); background: var(--mcp-back); font: 12px/1.45 var(--mcp-sans);
@@ -156,8 +157,8 @@ export const STYLES = `
 .ipymcp .mcp-rows { flex: 1; min-height: 0; overflow: auto; contain: strict; }
 .ipymcp p.mcp-rows { contain: none; }
 .ipymcp .mcp-row { display: flex; align-items: center; gap: 8px; padding: 0 8px; cursor: pointer; }
-.ipymcp .mcp-row:hover { background: var(--mcp-raised); }
-.ipymcp .mcp-row[aria-selected="true"] { background: var(--mcp-raised); box-shadow: inset 2px 0 var(--mcp-brand); }
+.ipymcp .mcp-row:hover { background: var(--mcp-chosen); }
+.ipymcp .mcp-row[aria-selected="true"] { background: var(--mcp-chosen); box-shadow: inset 2px 0 var(--mcp-brand); }
 .ipymcp .mcp-rows:focus-visible .mcp-cursor { outline: 1px solid var(--mcp-brand); outline-offset: -1px; }
 .ipymcp .mcp-row > .mcp-ellipsis { flex: 1; }
 .ipymcp .mcp-marks { display: inline-flex; gap: 4px; flex: none; max-width: 50%; overflow: hidden; white-space: nowrap; }

@@ -448,3 +448,40 @@ describe("the panel", () => {
     expect(document.body.innerHTML).toBe("");
   });
 });
+
+describe("bad luck", () => {
+  test("a state that cannot be drawn leaves the other views", async () => {
+    const broken = { ...server("demo"), error: 7 as never, where: null as never };
+    const { see, tab } = await show(new FakeKernel(stateOf([broken]), { tools: () => [tool("demo", "echo")] }));
+    await see.findByText(/^This cannot be drawn: /);
+    tab("Tools");
+    await see.findByRole("option", { name: /echo/ });
+  });
+
+  test("a call whose result was lost with the connection does not run for ever", async () => {
+    const kernel = demo();
+    const { see, tab, click } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    type(see.getByLabelText("text"), "x");
+    await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("x"));
+    click("Run");
+    await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));
+    kernel.transport.become({ state: "closed", reason: "gone" });
+    kernel.transport.become({ state: "open" });
+    await see.findByText("The call is over, but its result did not reach this panel.", {}, { timeout: 5000 });
+    expect((see.getByRole("button", { name: "Run" }) as HTMLButtonElement).disabled).toBe(false);
+  });
+
+  test("what was asked for is asked for again when the connection comes back", async () => {
+    const kernel = demo();
+    const { see, tab } = await show(kernel);
+    tab("Tools");
+    await waitFor(() => expect(kernel.asked("tools")).toHaveLength(1));
+    kernel.transport.become({ state: "closed", reason: "gone" });
+    kernel.transport.become({ state: "open" });
+    await waitFor(() => expect(kernel.asked("tools")).toHaveLength(2));
+    expect(await see.findAllByRole("option")).toHaveLength(3);
+  });
+});

@@ -71,6 +71,7 @@ export function useLoaded<V extends Verb>(verb: V, fields: Verbs[V][0] | null, k
   const [state, setState] = useState<Omit<Loaded<Verbs[V][1]>, "reload"> & { key: string }>(nothing(key));
   const [turn, setTurn] = useState(0);
   const asked = fields !== null;
+  const greetings = useSelect((each) => each.greetings);
   useEffect(() => {
     if (fields === null) return;
     let current = true;
@@ -83,7 +84,7 @@ export function useLoaded<V extends Verb>(verb: V, fields: Verbs[V][0] | null, k
       current = false;
     };
      
-  }, [model, verb, key, asked, turn]);
+  }, [model, verb, key, asked, turn, greetings]);
   const reload = useCallback(() => setTurn((old) => old + 1), []);
   return { ...state, reload };
 }

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import { mismatch, mode } from "../store";
 import { count, visible } from "../text";
+import { Boundary } from "./boundary";
 import { CallsView, runningNote } from "./calls";
 import { usePanel, useSelect } from "./context";
 import { LogsView } from "./logs";
@@ -51,7 +52,9 @@ export function Shell(): JSX.Element {
   return (
     <div class="mcp-panel">
       <Mismatch />
-      <Questions prefix={prefix} />
+      <Boundary>
+        <Questions prefix={prefix} />
+      </Boundary>
       <Tabs names={tabs} now={now} onChange={show} prefix={prefix} label="MCP panel" />
       {tabs.map(({ name }) => (
         <div
@@ -62,7 +65,7 @@ export function Shell(): JSX.Element {
           aria-labelledby={`${prefix}-tab-${name}`}
           hidden={name !== now}
         >
-          {visited.includes(name) && draw[name]()}
+          {visited.includes(name) && <Boundary>{draw[name]()}</Boundary>}
         </div>
       ))}
       <Notice />
@@ -80,8 +83,10 @@ export function Card({ name }: { name: string }): JSX.Element {
   return (
     <div class="mcp-panel mcp-single">
       <Mismatch />
-      <Questions prefix={prefix} />
-      {server && <ServerCard server={server} open />}
+      <Boundary>
+        <Questions prefix={prefix} />
+      </Boundary>
+      <Boundary>{server && <ServerCard server={server} open />}</Boundary>
       {!server && <p class="mcp-none">{synced ? `${visible(name)} is not loaded.` : (connection.reason ?? "Waiting for the kernel\u2026")}</p>}
       <Notice />
       <StatusLine />

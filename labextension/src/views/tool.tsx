@@ -99,6 +99,23 @@ function Description({ text }: { text: string }): JSX.Element {
 }
 
 const NONE: ArgumentError[] = [];
+const GRACE = 3000;
+
+/** Whether a call is gone without a result: the connection ended meanwhile. A result may come after the call's end. */
+function useLost(waits: boolean, runs: boolean): boolean {
+  const [lost, setLost] = useState(false);
+  const seen = useRef({ runs: false, greetings: -1 });
+  const greetings = useSelect((state) => state.greetings);
+  useEffect(() => {
+    if (!waits) seen.current = { runs: false, greetings };
+    else if (runs) seen.current.runs = true;
+    setLost(false);
+    if (!waits || runs || !(seen.current.runs || greetings > seen.current.greetings)) return;
+    const timer = setTimeout(() => setLost(true), GRACE);
+    return () => clearTimeout(timer);
+  }, [waits, runs, greetings]);
+  return lost;
+}
 
 function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled: boolean }): JSX.Element {
   const { model, services } = usePanel();
@@ -121,6 +138,13 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     },
     [draft],
   );
+  const isRunning = call !== null && !result;
+  const isLost = useLost(isRunning, running !== undefined);
+  useEffect(() => {
+    if (!isLost) return;
+    setCall(null);
+    setProblem({ message: "The call is over, but its result did not reach this panel.", hint: "Calls lists how it ended." });
+  }, [isLost]);
   const outcome = useRef<HTMLDivElement>(null);
   const ran = useRef(false);
   useEffect(() => {
@@ -162,7 +186,6 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     setErrors(NONE);
     setTurn(turn + 1);
   };
-  const isRunning = call !== null && !result;
   return (
     <section class="mcp-runner" aria-label={`Run ${line(tool.name)}`}>
       <SchemaForm
