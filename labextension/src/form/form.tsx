@@ -1,0 +1,144 @@
+import type { ComponentChildren, JSX } from "preact";
+import { useCallback, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import type { ArgumentError, JsonObject } from "../protocol";
+import { visible } from "../text";
+import type { FormScope } from "./context";
+import { FormContext, errorsByPath, keyOf, pathText } from "./context";
+import { Properties } from "./fields";
+import { JsonInput } from "./inputs";
+import type { Field, Schema } from "./schema";
+import { fieldOf, isObject } from "./schema";
+import type { Value } from "./values";
+import { argumentsOf, withValue } from "./values";
+
+/** What a form holds and whether it can be sent. */
+export interface FormState {
+  value: Value;
+  /** Whether some text is not JSON yet. */
+  broken: boolean;
+}
+
+interface FormProps {
+  schema: Schema;
+  initial?: Value;
+  errors: ArgumentError[];
+  onChange(state: FormState): void;
+  onSubmit(): void;
+  /** What an empty form says. */
+  empty: string;
+  children?: ComponentChildren;
+}
+
+/** A form made from a JSON Schema. It only draws: whether the arguments fit is the kernel's to say. */
+export function SchemaForm(props: FormProps): JSX.Element {
+  const { schema, errors, onChange, onSubmit, children } = props;
+  const [value, setValue] = useState<Value>(props.initial ?? {});
+  const [asJson, setAsJson] = useState(false);
+  const bad = useRef(new Set<string>());
+  const [isBad, setBad] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  const prefix = useId();
+  const field = useMemo(() => topOf(schema), [schema]);
+  const scope = useMemo<Omit<FormScope, "errors">>(
+    () => ({
+      root: schema,
+      prefix,
+      change: (path, change) => setValue((old: Value) => withValue(old, path, change)),
+      broken: (path, problem) => {
+        if (problem === null) bad.current.delete(keyOf(path));
+        else bad.current.add(keyOf(path));
+        setBad(bad.current.size > 0);
+      },
+    }),
+    [schema, prefix],
+  );
+  const full = useMemo<FormScope>(() => ({ ...scope, errors: errorsByPath(errors) }), [scope, errors]);
+  const broken = isBad || (asJson && value !== undefined && !isObject(value));
+  useEffect(() => onChange({ value, broken }), [value, broken, onChange]);
+  useEffect(() => focusFirst(form.current, errors), [errors]);
+  const toggle = useCallback(() => {
+    bad.current.clear();
+    setBad(false);
+    setAsJson(!asJson);
+    setValue((old: Value) => argumentsOf(old, schema));
+  }, [asJson, schema]);
+  const isEmpty = field.kind === "object" && !field.properties.length && field.rest === null;
+  return (
+    <FormContext.Provider value={full}>
+      <form
+        ref={form}
+        class="mcp-form"
+        noValidate
+        onSubmit={(event) => {
+          event.preventDefault();
+          onSubmit();
+        }}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey || event.shiftKey)) return;
+          event.preventDefault();
+          event.stopPropagation();
+          onSubmit();
+        }}
+      >
+        <Complaints errors={errors} />
+        {asJson ? (
+          <JsonInput
+            id={`${prefix}-json`}
+            field={{ ...field, kind: "json" } as Extract<Field, { kind: "json" }>}
+            path={[]}
+            value={value}
+            required
+            disabled={false}
+            about={undefined}
+            invalid={errors.length > 0}
+            rows={8}
+          />
+        ) : isEmpty ? (
+          <p class="mcp-dim">{props.empty}</p>
+        ) : field.kind === "object" ? (
+          <Properties field={field} path={[]} value={value} within={field.refs} />
+        ) : null}
+        <div class="mcp-actions">
+          {children}
+          <button type="button" class="mcp-button mcp-quiet" aria-pressed={asJson} onClick={toggle}>
+            {asJson ? "Edit as form" : "Edit as JSON"}
+          </button>
+        </div>
+      </form>
+    </FormContext.Provider>
+  );
+}
+
+/** Arguments are an object, whatever their schema says. */
+function topOf(schema: Schema): Extract<Field, { kind: "object" }> {
+  const field = fieldOf(schema, schema);
+  if (field.kind === "object") return field;
+  return { ...field, kind: "object", properties: [], rest: isObject(schema) && hasWords(schema) ? true : null };
+}
+
+const hasWords = (schema: JsonObject): boolean => ["anyOf", "oneOf", "allOf", "patternProperties"].some((key) => key in schema);
+
+const MOST = 20;
+
+/** All that the kernel finds wrong, announced; also what belongs to a field that is not drawn. */
+function Complaints({ errors }: { errors: ArgumentError[] }): JSX.Element {
+  return (
+    <div role="alert">
+      {errors.length > 0 && (
+        <ul class="mcp-complaints">
+          {errors.slice(0, MOST).map(({ path, message }, index) => (
+            <li key={index}>
+              {path.length > 0 && <code>{visible(pathText(path))}</code>} {visible(message)}
+            </li>
+          ))}
+          {errors.length > MOST && <li>and {errors.length - MOST} more</li>}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function focusFirst(form: HTMLFormElement | null, errors: ArgumentError[]): void {
+  if (!form || !errors.length || !form.contains(document.activeElement)) return;
+  form.querySelector<HTMLElement>(".mcp-field :is(input,select,textarea)[aria-invalid=true]")?.focus();
+}

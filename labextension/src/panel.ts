@@ -1,0 +1,37 @@
+import { h, render } from "preact";
+import { PanelModel } from "./panelmodel";
+import type { Scope } from "./panelmodel";
+import type { Services } from "./services";
+import { pageServices } from "./services";
+import { STYLES } from "./styles";
+import type { Transport } from "./transport";
+import { PanelContext } from "./views/context";
+import { Card, Shell } from "./views/shell";
+
+/** Draw a panel into an element.
+ *
+ * @returns What takes it out again.
+ */
+export function mount(
+  element: HTMLElement,
+  transport: Transport,
+  services: Services = pageServices,
+  scope: Scope = { client: "cell" },
+): () => void {
+  const model = new PanelModel(transport, scope);
+  const root = document.createElement("div");
+  root.className = `ipymcp ipymcp-${scope.client}`;
+  // Lumino keeps its shortcuts to itself here: "a" typed into a field must not add a cell.
+  root.dataset["lmSuppressShortcuts"] = "true";
+  const style = document.createElement("style");
+  style.textContent = STYLES;
+  element.append(style, root);
+  const view = scope.server === undefined ? h(Shell, null) : h(Card, { name: scope.server });
+  render(h(PanelContext.Provider, { value: { model, services }, children: view }), root);
+  return () => {
+    render(null, root);
+    model.close();
+    root.remove();
+    style.remove();
+  };
+}

@@ -1,0 +1,101 @@
+import type { JSX } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Preview } from "../protocol";
+import { sanitised } from "../sanitise";
+import { bytes, line, visible, webAddress } from "../text";
+import { usePanel } from "./context";
+import { Button, Disclosure } from "./parts";
+
+const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]);
+const LONGEST = 200_000;
+
+/** What a call, a resource or a prompt gave. */
+export function PreviewView({ preview, label }: { preview: Preview; label: string }): JSX.Element {
+  const { services, model } = usePanel();
+  const { text, html, image, json, links, truncated, size, variable } = preview;
+  const hasJson = json !== null && json !== undefined;
+  const written = hasJson ? JSON.stringify(json, null, 2) : "";
+  const only = hasJson && !text && !html && !image;
+  const copied = text ?? written;
+  const isPicture = image && PICTURES.has(image.mime) && /^[A-Za-z0-9+/=\s]+$/.test(image.data);
+  return (
+    <div class="mcp-preview" role="group" aria-label={label}>
+      {isPicture && <img class="mcp-picture" src={`data:${image.mime};base64,${image.data}`} alt={line(label)} />}
+      {html ? <Html html={html} /> : text && <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Text">{visible(text.slice(0, LONGEST))}</pre>}
+      {only && <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Data">{visible(written.slice(0, LONGEST))}</pre>}
+      {hasJson && !only && <Disclosure title="Data">{() => <pre class="mcp-pre">{visible(written.slice(0, LONGEST))}</pre>}</Disclosure>}
+      {links.length > 0 && (
+        <ul class="mcp-links">
+          {links.map(({ uri, name }) => (
+            <li key={uri}>
+              <Link uri={uri} name={name} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {!text && !html && !isPicture && !hasJson && !links.length && <p class="mcp-dim">Nothing came back.</p>}
+      <div class="mcp-foot">
+        <span class="mcp-dim">
+          {bytes(size)}
+          {truncated && ", cut here"}
+          {variable && " · whole in "}
+          {variable && <code>{line(variable)}</code>}
+        </span>
+        {copied !== "" && (
+          <Button
+            quiet
+            onClick={() =>
+              void services.copy(copied).then(
+                () => model.notify("Copied."),
+                (error: Error) => model.notify(error.message, true),
+              )
+            }
+          >
+            Copy
+          </Button>
+        )}
+        {variable && (
+          <Button quiet onClick={() => void services.insertCode(variable)}>
+            Insert its name
+          </Button>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** An address that a browser may open is a link; any other is text. */
+export function Link({ uri, name }: { uri: string; name: string }): JSX.Element {
+  const address = webAddress(uri);
+  if (address === null) {
+    return (
+      <>
+        {line(name)} <code>{line(uri)}</code>
+      </>
+    );
+  }
+  return (
+    <a href={address} rel="noopener noreferrer" target="_blank" title={line(uri)}>
+      {line(name) || line(uri)}
+    </a>
+  );
+}
+
+const SHEET = `
+:host { display: block; overflow: auto; max-height: 400px; font-size: 12px; line-height: 1.45; }
+table { border-collapse: collapse; } th, td { border: 1px solid var(--mcp-line); padding: 2px 6px; text-align: start; vertical-align: top; }
+th { font-weight: 600; background: var(--mcp-raised); } pre, code { font-family: var(--mcp-mono); font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere; }
+a { color: var(--mcp-link); } img { max-width: 100%; height: auto; } h1, h2, h3, h4, h5, h6 { font-size: 13px; margin: 8px 0 4px; } p { margin: 4px 0; }`;
+
+/** Apart from the page: its styles do not reach in, nor what is in it out. */
+function Html({ html }: { html: string }): JSX.Element {
+  const host = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (!host.current) return;
+    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
+    const style = document.createElement("style");
+    style.textContent = SHEET;
+    root.replaceChildren(style, sanitised(html));
+  }, [html]);
+  return <div ref={host} class="mcp-html" />;
+}

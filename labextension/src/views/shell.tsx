@@ -1,0 +1,158 @@
+import type { JSX } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
+import { mismatch, mode } from "../store";
+import { count, visible } from "../text";
+import { Boundary } from "./boundary";
+import { CallsView, runningNote } from "./calls";
+import { usePanel, useSelect } from "./context";
+import { LogsView } from "./logs";
+import { PromptsView, ResourcesView } from "./offers";
+import { Button, Tabs } from "./parts";
+import { Questions } from "./questions";
+import { ServerCard, ServersView } from "./servers";
+import { ToolsView } from "./tools";
+
+export type ViewName = "servers" | "tools" | "resources" | "prompts" | "calls" | "logs";
+
+/** The whole panel. */
+export function Shell(): JSX.Element {
+  const prefix = useId();
+  const [now, setNow] = useState<ViewName>("servers");
+  const [visited, setVisited] = useState<readonly ViewName[]>(["servers"]);
+  const [toolsOf, setToolsOf] = useState("");
+  const [logsOf, setLogsOf] = useState("");
+  const running = useSelect((state) => runningNote(state.calls));
+  const show = (name: ViewName): void => {
+    setNow(name);
+    if (!visited.includes(name)) setVisited([...visited, name]);
+  };
+  const tabs = [
+    { name: "servers", title: "Servers" },
+    { name: "tools", title: "Tools" },
+    { name: "resources", title: "Resources" },
+    { name: "prompts", title: "Prompts" },
+    { name: "calls", title: "Calls", note: running },
+    { name: "logs", title: "Logs" },
+  ] as const;
+  const draw: { [Name in ViewName]: () => JSX.Element } = {
+    servers: () => (
+      <ServersView
+        go={(view, server) => {
+          (view === "tools" ? setToolsOf : setLogsOf)(server);
+          show(view);
+        }}
+      />
+    ),
+    tools: () => <ToolsView server={toolsOf} onServer={setToolsOf} />,
+    resources: () => <ResourcesView />,
+    prompts: () => <PromptsView />,
+    calls: () => <CallsView active={now === "calls"} />,
+    logs: () => <LogsView active={now === "logs"} server={logsOf} onServer={setLogsOf} />,
+  };
+  return (
+    <div class="mcp-panel">
+      <Mismatch />
+      <Boundary>
+        <Questions prefix={prefix} />
+      </Boundary>
+      <Tabs names={tabs} now={now} onChange={show} prefix={prefix} label="MCP panel" />
+      {tabs.map(({ name }) => (
+        <div
+          key={name}
+          class="mcp-page"
+          role="tabpanel"
+          id={`${prefix}-${name}`}
+          aria-labelledby={`${prefix}-tab-${name}`}
+          hidden={name !== now}
+        >
+          {visited.includes(name) && <Boundary>{draw[name]()}</Boundary>}
+        </div>
+      ))}
+      <Notice />
+      <StatusLine />
+    </div>
+  );
+}
+
+/** One server alone. */
+export function Card({ name }: { name: string }): JSX.Element {
+  const prefix = useId();
+  const server = useSelect((state) => state.servers[name]);
+  const connection = useSelect((state) => state.connection);
+  const synced = useSelect((state) => state.synced);
+  return (
+    <div class="mcp-panel mcp-single">
+      <Mismatch />
+      <Boundary>
+        <Questions prefix={prefix} />
+      </Boundary>
+      <Boundary>{server && <ServerCard server={server} open />}</Boundary>
+      {!server && <p class="mcp-none">{synced ? `${visible(name)} is not loaded.` : (connection.reason ?? "Waiting for the kernel\u2026")}</p>}
+      <Notice />
+      <StatusLine />
+    </div>
+  );
+}
+
+function Mismatch(): JSX.Element | null {
+  const text = useSelect(mismatch);
+  return text === null ? null : (
+    <p class="mcp-warning mcp-mismatch" role="alert">
+      {visible(text)}
+    </p>
+  );
+}
+
+const SHOWN = 4000;
+
+/** Said in passing, over the panel rather than in it: nothing moves. What went wrong stays until it is dismissed. */
+function Notice(): JSX.Element {
+  const { model } = usePanel();
+  const notice = useSelect((state) => state.notice);
+  useEffect(() => {
+    if (!notice || notice.bad) return;
+    const timer = setTimeout(() => model.store.set({ notice: null }), SHOWN);
+    return () => clearTimeout(timer);
+  }, [notice, model]);
+  return (
+    <div class="mcp-notice-place" role="status" aria-live="polite">
+      {notice && (
+        <div class={notice.bad ? "mcp-notice mcp-notice-bad" : "mcp-notice"}>
+          <div class="mcp-prose mcp-grow">{visible(notice.text)}</div>
+          <Button quiet onClick={() => model.store.set({ notice: null })}>
+            Dismiss
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** How things stand, in one line that is always there. */
+function StatusLine(): JSX.Element {
+  const state = useSelect((each) => each);
+  const servers = Object.values(state.servers);
+  const ready = servers.filter((server) => server.state === "ready").length;
+  const failed = servers.filter((server) => server.state === "error").length;
+  const now = mode(state);
+  const words = [
+    servers.length ? `${count(ready)} of ${count(servers.length)} ready` : "no servers",
+    failed > 0 && `${count(failed)} failed`,
+    state.hello && now === "view" && "looking only",
+    state.hello && now === "run" && "running only",
+  ];
+  const link = {
+    connecting: "connecting\u2026",
+    busy: state.connection.reason ?? "",
+    closed: state.connection.reason ?? "",
+    open: state.waiting ? "the kernel is busy; it answers when it is free" : "",
+  }[state.connection.state];
+  return (
+    <div class="mcp-status">
+      <span>{words.filter(Boolean).join(" · ")}</span>
+      <span class="mcp-ellipsis mcp-link-state" role="status" title={visible(link)}>
+        {visible(link)}
+      </span>
+    </div>
+  );
+}

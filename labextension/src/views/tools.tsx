@@ -1,0 +1,115 @@
+import type { JSX } from "preact";
+import { useMemo, useRef, useState } from "preact/hooks";
+import type { Tool } from "../protocol";
+import { count, line } from "../text";
+import { useLoaded, useSelect } from "./context";
+import { ListAndDetail } from "./detail";
+import { Badges, ProblemBox } from "./parts";
+import { Rows } from "./rows";
+import type { Draft } from "./tool";
+import { ToolView } from "./tool";
+
+interface Props {
+  /** A server's tools alone; empty for all. */
+  server: string;
+  onServer(server: string): void;
+}
+
+const keyOf = (tool: Tool): string => `${tool.server}\n${tool.name}`;
+
+/** All tools of all servers, and the one that was chosen. */
+export function ToolsView({ server, onServer }: Props): JSX.Element {
+  // Whatever may change the list changes this.
+  const version = useSelect((state) =>
+    Object.values(state.servers)
+      .map(({ name, state: now, tools, disabled_tools }) => `${name} ${now} ${tools} ${disabled_tools}`)
+      .join("\n"),
+  );
+  const { value, problem, reload } = useTools(version);
+  const [search, setSearch] = useState("");
+  const [chosen, setChosen] = useState<string | null>(null);
+  const drafts = useRef(new Map<string, Draft>());
+  const tools = value ?? [];
+  const indexed = useMemo(() => tools.map(searchable), [tools]);
+  const found = useMemo(() => {
+    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+    return tools.filter(
+      (tool, index) => (!server || tool.server === server) && words.every((word) => indexed[index]?.includes(word)),
+    );
+  }, [tools, indexed, search, server]);
+  const tool = tools.find((each) => keyOf(each) === chosen) ?? null;
+  const list = (
+    <>
+      <div class="mcp-toolbar">
+        <input
+          class="mcp-input mcp-grow"
+          type="search"
+          aria-label="Search the tools"
+          placeholder="Search the tools"
+          value={search}
+          onInput={(event) => setSearch(event.currentTarget.value)}
+        />
+      </div>
+      <div class="mcp-toolbar mcp-slim">
+        <span class="mcp-dim" role="status">
+          {found.length === tools.length ? count(tools.length) : `${count(found.length)} of ${count(tools.length)}`}
+        </span>
+        {server && (
+          <button type="button" class="mcp-button mcp-quiet" onClick={() => onServer("")}>
+            of {line(server)}: show all
+          </button>
+        )}
+      </div>
+      {problem && <ProblemBox problem={problem} />}
+      <Rows
+        count={found.length}
+        height={26}
+        label="Tools"
+        selected={tool ? found.indexOf(tool) : -1}
+        empty={value === null ? "" : tools.length ? "No tool has these words." : "No tools: no server is ready."}
+        onSelect={(index) => setChosen(found[index] ? keyOf(found[index]) : null)}
+        draw={(index) => found[index] && <ToolRow tool={found[index]} />}
+      />
+    </>
+  );
+  const drafted = (key: string): Draft => {
+    const draft = drafts.current.get(key) ?? { value: {}, call: null };
+    drafts.current.set(key, draft);
+    return draft;
+  };
+  return (
+    <ListAndDetail
+      list={list}
+      detail={tool && <ToolView key={keyOf(tool)} row={tool} draft={drafted(keyOf(tool))} onChange={reload} />}
+      subject={chosen ?? ""}
+      hint="Choose a tool to see what it does and to run it."
+      onBack={() => setChosen(null)}
+    />
+  );
+}
+
+const useTools = (version: string): ReturnType<typeof useLoaded<"tools">> => {
+  const loaded = useLoaded("tools", {}, version);
+  // While a new list is on its way the old one stays: no flicker.
+  const last = useRef<Tool[] | null>(null);
+  if (loaded.value) last.current = loaded.value;
+  return { ...loaded, value: loaded.value ?? last.current };
+};
+
+const searchable = (tool: Tool): string =>
+  `${tool.server}.${tool.name} ${tool.alias} ${tool.title ?? ""} ${tool.description ?? ""}`.toLowerCase();
+
+function ToolRow({ tool }: { tool: Tool }): JSX.Element {
+  return (
+    <>
+      <span class={tool.disabled ? "mcp-ellipsis mcp-off" : "mcp-ellipsis"}>
+        <span class="mcp-dim">{line(tool.server)}.</span>
+        {line(tool.name)}
+      </span>
+      <span class="mcp-marks">
+        {tool.changed && <span class="mcp-badge mcp-badge-danger">changed</span>}
+        {tool.disabled ? <span class="mcp-badge mcp-badge-neutral">disabled</span> : <Badges badges={tool.badges.slice(0, 1)} />}
+      </span>
+    </>
+  );
+}

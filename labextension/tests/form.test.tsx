@@ -1,0 +1,231 @@
+import { cleanup, fireEvent, render, waitFor, within } from "@testing-library/preact";
+import { afterEach, describe, expect, test } from "vitest";
+import type { FormState } from "../src/form/form";
+import { SchemaForm } from "../src/form/form";
+import type { Schema } from "../src/form/schema";
+import { argumentsOf } from "../src/form/values";
+import type { ArgumentError, JsonObject } from "../src/protocol";
+import schemas from "./fixtures/schemas.json";
+import { choose, type } from "./screen";
+
+afterEach(cleanup);
+
+const made = schemas as unknown as { [name: string]: JsonObject };
+const NONE: ArgumentError[] = [];
+const schemaOf = (name: string): JsonObject => {
+  const schema = made[name];
+  if (!schema) throw new Error(name);
+  return schema;
+};
+
+function form(schema: Schema, given: { errors?: ArgumentError[]; initial?: JsonObject } = {}) {
+  let state: FormState = { value: {}, broken: false };
+  let submits = 0;
+  const onChange = (next: FormState): void => {
+    state = next;
+  };
+  const draw = (errors: ArgumentError[]) => (
+    <SchemaForm
+      schema={schema}
+      initial={given.initial ?? {}}
+      errors={errors}
+      onChange={onChange}
+      onSubmit={() => (submits += 1)}
+      empty="No arguments."
+    />
+  );
+  const { container, rerender } = render(draw(given.errors ?? NONE));
+  const box = container as HTMLElement;
+  return {
+    container: box,
+    see: within(box),
+    wrong: (errors: ArgumentError[]) => rerender(draw(errors)),
+    sent: () => argumentsOf(state.value, schema),
+    broken: () => state.broken,
+    submits: () => submits,
+    click: (name: string, index = 0) => {
+      const button = within(box).getAllByRole("button", { name })[index];
+      if (!button) throw new Error(name);
+      fireEvent.click(button);
+    },
+  };
+}
+
+const props = (properties: JsonObject, required: string[] = []): JsonObject => ({ type: "object", properties, required });
+const soon = (check: () => void): Promise<void> => waitFor(check);
+
+describe("a form", () => {
+  test.each(Object.keys(made))("of a real server's tool is drawn, and sends nothing of what is left empty: %s", (name) => {
+    const { sent, container } = form(schemaOf(name));
+    expect(container.querySelectorAll(".mcp-form > .mcp-field").length).toBe(Object.keys((schemaOf(name)["properties"] ?? {}) as object).length);
+    for (const value of Object.values(sent())) expect(value).toEqual({});
+  });
+
+  test("texts, numbers, choices and boxes become values of their types", async () => {
+    const { see, sent } = form(
+      props({ t: { type: "string" }, i: { type: "integer" }, e: { enum: ["a", 2] }, b: { type: "boolean" }, d: { type: "boolean", default: true } }),
+    );
+    type(see.getByLabelText("t"), "00123");
+    type(see.getByLabelText("i"), "12");
+    choose(see.getByLabelText("e"), "2");
+    choose(see.getByLabelText("b"), "false");
+    fireEvent.click(see.getByLabelText("d"));
+    await soon(() => expect(sent()).toEqual({ t: "00123", i: 12, e: 2, b: false, d: false }));
+    type(see.getByLabelText("t"), "");
+    choose(see.getByLabelText("e"), "not set");
+    await soon(() => expect(sent()).toEqual({ i: 12, b: false, d: false }));
+  });
+
+  test("what is no number goes as it was typed: the kernel says what is wrong", async () => {
+    const { see, sent } = form(props({ n: { type: "number" }, big: { type: "integer" } }));
+    type(see.getByLabelText("n"), "1.5e3");
+    type(see.getByLabelText("big"), "9007199254740993");
+    await soon(() => expect(sent()).toEqual({ n: 1500, big: "9007199254740993" }));
+    type(see.getByLabelText("n"), "many");
+    await soon(() => expect(sent()["n"]).toBe("many"));
+  });
+
+  test("an item is added, filled and removed", async () => {
+    const { see, sent, click } = form(schemaOf("filesystem.read_multiple_files"));
+    click("Add an item");
+    click("Add an item");
+    await soon(() => expect(see.getAllByLabelText(/^[12]$/)).toHaveLength(2));
+    type(see.getByLabelText("1"), "a.txt");
+    type(see.getByLabelText("2"), "b.txt");
+    await soon(() => expect(sent()).toEqual({ paths: ["a.txt", "b.txt"] }));
+    click("Remove item 1");
+    await soon(() => expect(sent()).toEqual({ paths: ["b.txt"] }));
+    expect((see.getByLabelText("1") as HTMLTextAreaElement).value).toBe("b.txt");
+  });
+
+  test("objects in lists in objects are filled (memory's create_entities)", async () => {
+    const { see, sent, click } = form(schemaOf("memory.create_entities"));
+    click("Add an item");
+    type(await see.findByLabelText("name"), "Ada");
+    type(see.getByLabelText("entityType"), "person");
+    click("Add an item", 0);
+    await soon(() => expect(sent()).toMatchObject({ entities: [{ name: "Ada", entityType: "person" }] }));
+  });
+
+  test("a list of choices, nested twice (excel's write_range)", async () => {
+    const { see, sent, click } = form(schemaOf("excel.write_range"));
+    click("Add an item", 0);
+    await soon(() => expect(see.getAllByRole("button", { name: "Add an item" }).length).toBe(3));
+    click("Add an item", 0);
+    const choice = await waitFor(() => see.getByRole("combobox"));
+    choose(choice, "number");
+    type(await waitFor(() => see.getByRole("textbox", { name: "number" })), "3");
+    await soon(() => expect(sent()).toMatchObject({ rows: [[3]] }));
+  });
+
+  test("a choice of objects sends the constants that tell them apart", async () => {
+    const { see, sent } = form(
+      props({
+        shape: {
+          oneOf: [
+            { title: "circle", ...props({ kind: { const: "circle" }, r: { type: "number" } }, ["kind"]) },
+            { title: "square", ...props({ kind: { const: "square" }, a: { type: "number" } }, ["kind"]) },
+          ],
+        },
+      }),
+    );
+    choose(see.getByRole("combobox"), "square");
+    type(await see.findByLabelText("a"), "2");
+    await soon(() => expect(sent()).toEqual({ shape: { kind: "square", a: 2 } }));
+    choose(see.getByRole("combobox"), "circle");
+    await soon(() => expect(sent()).toEqual({ shape: { kind: "circle" } }));
+  });
+
+  test("null can be said where it differs from nothing", async () => {
+    const { see, sent } = form(props({ n: { type: ["string", "null"] } }, ["n"]));
+    fireEvent.click(see.getByLabelText("null"));
+    await soon(() => expect(sent()).toEqual({ n: null }));
+    fireEvent.click(see.getByLabelText("null"));
+    await soon(() => expect(sent()).toEqual({}));
+  });
+
+  test("keys of the user's own are a table", async () => {
+    const { see, sent, click } = form(props({ env: { type: "object", additionalProperties: { type: "string" } } }));
+    click("Fill in");
+    await soon(() => click("Add a key"));
+    type(await see.findByLabelText("Key 1"), "HOME");
+    type(await see.findByLabelText("value"), "/root");
+    await soon(() => expect(sent()).toEqual({ env: { HOME: "/root" } }));
+    type(see.getByLabelText("Key 1"), "USER");
+    await soon(() => expect(sent()).toEqual({ env: { USER: "/root" } }));
+    click("Remove key 1");
+    await soon(() => expect(sent()).toEqual({}));
+  });
+
+  test("what no field can ask is typed as JSON, and not sent before it is JSON", async () => {
+    const { see, sent, broken } = form(props({ x: { not: { type: "string" } } }));
+    type(see.getByLabelText("x"), "{1");
+    await soon(() => expect(broken()).toBe(true));
+    expect(see.getByText('Not JSON yet. Texts stand in double quotes: "text".')).toBeTruthy();
+    type(see.getByLabelText("x"), '{"a": [1]}');
+    await soon(() => expect([broken(), sent()]).toEqual([false, { x: { a: [1] } }]));
+  });
+
+  test("all of it can be edited as JSON and back", async () => {
+    const { see, sent, click, broken } = form(props({ a: { type: "string" }, n: { type: "integer" } }));
+    type(see.getByLabelText("a"), "x");
+    await soon(() => expect(sent()).toEqual({ a: "x" }));
+    click("Edit as JSON");
+    const text = await waitFor(() => see.getByRole("textbox"));
+    expect(JSON.parse((text as HTMLTextAreaElement).value)).toEqual({ a: "x" });
+    type(text, "[1]");
+    await soon(() => expect(broken()).toBe(true));
+    type(text, '{"a": "y", "n": 3}');
+    await soon(() => expect([sent(), broken()]).toEqual([{ a: "y", n: 3 }, false]));
+    click("Edit as form");
+    await soon(() => expect((see.getByLabelText("n") as HTMLInputElement).value).toBe("3"));
+  });
+
+  test("what contains itself opens on demand, ever deeper", async () => {
+    const tree: JsonObject = { ...props({ name: { type: "string" }, child: { $ref: "#/$defs/Node" } }, ["name", "child"]), $defs: {} };
+    tree["$defs"] = { Node: props({ name: { type: "string" }, child: { $ref: "#/$defs/Node" } }, ["name", "child"]) };
+    const { see, click } = form(tree);
+    for (let depth = 1; depth < 5; depth++) {
+      await soon(() => expect(see.getAllByLabelText("name")).toHaveLength(depth + 1));
+      click("Fill in");
+    }
+  });
+
+  test("what is wrong stands at its field and in a list that is announced", async () => {
+    const { see, wrong } = form(props({ a: { type: "object", properties: { b: { type: "integer" } } } }, ["a"]));
+    wrong([{ path: ["a", "b"], message: "is too small" }, { path: [], message: "something is missing" }]);
+    await soon(() => expect(see.getByLabelText("b").getAttribute("aria-invalid")).toBe("true"));
+    const described = see.getByLabelText("b").getAttribute("aria-describedby") ?? "";
+    expect(document.getElementById(described)?.textContent).toBe("is too small");
+    expect(see.getByRole("alert").textContent).toContain("a.b is too small");
+    expect(see.getByRole("alert").textContent).toContain("something is missing");
+  });
+
+  test("Ctrl+Enter runs it, Enter in a text does not", () => {
+    const { see, submits } = form(props({ a: { type: "string" } }));
+    fireEvent.keyDown(see.getByLabelText("a"), { key: "Enter" });
+    expect(submits()).toBe(0);
+    fireEvent.keyDown(see.getByLabelText("a"), { key: "Enter", ctrlKey: true });
+    expect(submits()).toBe(1);
+  });
+
+  test("no arguments need no form", () => {
+    const { see } = form({ type: "object", properties: {} });
+    expect(see.getByText("No arguments.")).toBeTruthy();
+  });
+
+  test("1,000 fields: the required and the first ones are drawn, any other is found by its name", async () => {
+    const names = Array.from({ length: 1000 }, (_, index) => `field_${index}`);
+    const schema = props(Object.fromEntries(names.map((name) => [name, { type: "string" }])), ["field_999"]);
+    const began = performance.now();
+    const { see, sent, container } = form(schema);
+    expect(performance.now() - began).toBeLessThan(1000);
+    expect(container.querySelectorAll(".mcp-field").length).toBeLessThanOrEqual(41);
+    expect(container.querySelector(".mcp-name")?.textContent).toBe("field_999");
+    type(see.getByRole("searchbox"), "field_512");
+    type(await see.findByLabelText("field_512"), "x");
+    type(see.getByRole("searchbox"), "");
+    await soon(() => expect(sent()).toEqual({ field_512: "x" }));
+    expect(see.getByLabelText("field_512")).toBeTruthy();
+  });
+});

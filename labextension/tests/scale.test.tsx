@@ -1,0 +1,62 @@
+import { waitFor } from "@testing-library/preact";
+import { expect, test, vi } from "vitest";
+import { MOST_ROWS } from "../src/logbuffer";
+import { FakeKernel, server, stateOf, tool } from "./fake";
+import { show, type } from "./screen";
+
+// Bounds with room for a loaded machine; a mistake in how much is drawn breaks them by far.
+
+test("5,000 tools: those in sight are drawn, and a search answers", async () => {
+  const tools = Array.from({ length: 5000 }, (_, index) => tool(`server${index % 20}`, `tool_${index}`, { description: "does things" }));
+  const kernel = new FakeKernel(stateOf(Array.from({ length: 20 }, (_, index) => server(`server${index}`))), { tools: () => tools });
+  const { see, tab, root } = await show(kernel);
+  tab("Tools");
+  await waitFor(() => expect(root.querySelectorAll("[role=option]").length).toBeGreaterThan(0));
+  expect(root.querySelectorAll("[role=option]").length).toBeLessThan(60);
+  expect(root.querySelector("[role=option]")?.getAttribute("aria-setsize")).toBe("5000");
+  const began = performance.now();
+  type(see.getByRole("searchbox", { name: "Search the tools" }), "tool_4321");
+  await waitFor(() => expect(root.querySelectorAll("[role=option]")).toHaveLength(1), { interval: 5 });
+  expect(performance.now() - began).toBeLessThan(500);
+});
+
+test("200 servers are drawn, and a patch to one is drawn soon", async () => {
+  const servers = Array.from({ length: 200 }, (_, index) => server(`server${String(index).padStart(3, "0")}`));
+  const began = performance.now();
+  const kernel = new FakeKernel(stateOf(servers));
+  const { root } = await show(kernel);
+  expect(root.querySelectorAll("li")).toHaveLength(200);
+  expect(performance.now() - began).toBeLessThan(2000);
+  kernel.patch({ servers: { server150: server("server150", { state: "stopped" }) } });
+  await waitFor(() => expect(root.querySelectorAll("li")[150]?.textContent).toContain("stopped"));
+});
+
+test("a flood of 50,000 log lines is drawn ten times a second at most, and at most 2,000 rows are kept", async () => {
+  const kernel = new FakeKernel(stateOf([server("a")]));
+  const { tab, root } = await show(kernel);
+  tab("Logs");
+  await waitFor(() => expect(kernel.asked("logs")).toHaveLength(1));
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  vi.useFakeTimers();
+  try {
+    let drawings = 0;
+    const observer = new MutationObserver(() => (drawings += 1));
+    observer.observe(root, { childList: true, subtree: true, characterData: true });
+    for (let batch = 0; batch < 100; batch++) {
+      const lines = Array.from({ length: 500 }, (_, index) => {
+        const n = batch * 500 + index;
+        return { n, time: n, level: "info", source: "stderr" as const, text: `line ${n}` };
+      });
+      kernel.transport.say({ kind: "log", server: "a", lines, dropped: 0 });
+      await vi.advanceTimersByTimeAsync(10);
+    }
+    await vi.advanceTimersByTimeAsync(200);
+    observer.disconnect();
+    expect(drawings).toBeGreaterThan(0);
+    expect(drawings).toBeLessThanOrEqual(2 * 12);
+    expect(root.querySelectorAll(".mcp-line").length).toBeLessThan(100);
+    expect(root.querySelector(".mcp-slim .mcp-figure")?.textContent).toBe(`${MOST_ROWS.toLocaleString("en")} (48,000 gone)`);
+  } finally {
+    vi.useRealTimers();
+  }
+});

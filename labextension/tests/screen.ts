@@ -1,0 +1,77 @@
+import type { BoundFunctions, queries } from "@testing-library/preact";
+import { fireEvent, waitFor, within } from "@testing-library/preact";
+import { afterEach } from "vitest";
+import { mount } from "../src/panel";
+import type { Scope } from "../src/panelmodel";
+import type { Services } from "../src/services";
+import type { FakeKernel } from "./fake";
+
+export interface Screen {
+  root: HTMLElement;
+  see: BoundFunctions<typeof queries>;
+  inserted: string[];
+  copied: string[];
+  opened: string[];
+  unmount(): void;
+  click(name: string | RegExp): void;
+  tab(name: string): void;
+  /** The text of what is said in passing. */
+  notice(): string;
+}
+
+const open: Screen[] = [];
+
+/** The panel before a kernel, once its first snapshot is drawn. */
+export async function show(kernel: FakeKernel, scope?: Scope): Promise<Screen> {
+  const element = document.body.appendChild(document.createElement("div"));
+  const inserted: string[] = [];
+  const copied: string[] = [];
+  const opened: string[] = [];
+  const services: Services = {
+    insertCode: async (text) => {
+      inserted.push(text);
+      return "inserted";
+    },
+    copy: async (text) => void copied.push(text),
+    openExternal: (url) => void opened.push(url),
+  };
+  const unmount = mount(element, kernel.transport, services, scope);
+  const root = element.querySelector<HTMLElement>(".ipymcp") ?? element;
+  const see = within(root);
+  const screen: Screen = {
+    root,
+    see,
+    inserted,
+    copied,
+    opened,
+    unmount: () => {
+      unmount();
+      element.remove();
+    },
+    click: (name) => void fireEvent.click(see.getByRole("button", { name })),
+    tab: (name) => void fireEvent.click(see.getByRole("tab", { name: new RegExp(`^${name}`) })),
+    notice: () => root.querySelector(".mcp-notice .mcp-prose")?.textContent ?? "",
+  };
+  open.push(screen);
+  await waitFor(() => {
+    if (!root.querySelector(".mcp-status")?.textContent) throw new Error("not drawn");
+  });
+  await new Promise((resolve) => setTimeout(resolve));
+  return screen;
+}
+
+/** Types into a field, as the browser tells it. */
+export function type(field: Element, value: string): void {
+  fireEvent.input(field, { target: { value } });
+}
+
+export function choose(select: Element, title: string): void {
+  const options = [...(select as HTMLSelectElement).options];
+  const option = options.find((each) => each.textContent === title);
+  if (!option) throw new Error(`no option ${title}: ${options.map((each) => each.textContent).join(", ")}`);
+  fireEvent.change(select, { target: { value: option.value } });
+}
+
+afterEach(() => {
+  for (const screen of open.splice(0)) screen.unmount();
+});

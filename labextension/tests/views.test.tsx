@@ -1,0 +1,487 @@
+import { fireEvent, waitFor, within } from "@testing-library/preact";
+import { describe, expect, test } from "vitest";
+import type { Call, Preview, Question } from "../src/protocol";
+import { FakeKernel, server, stateOf, tool } from "./fake";
+import { choose, show, type } from "./screen";
+
+const RESULT: Preview = {
+  text: "42",
+  html: null,
+  image: null,
+  json: null,
+  links: [],
+  truncated: false,
+  size: 2,
+  variable: null,
+};
+const CALL: Call = {
+  id: 5,
+  server: "demo",
+  tool: "slow",
+  caller: "model",
+  started: Date.now() / 1000 - 70,
+  progress: { progress: 1, total: 4, message: "a quarter" },
+  where: "notebook",
+};
+const SCHEMA = {
+  type: "object",
+  required: ["text"],
+  properties: { text: { type: "string" }, times: { type: "integer", default: 1 } },
+};
+
+function demo(given: object = {}): FakeKernel {
+  const echo = tool("demo", "echo", { description: "Says it back.\nTwice.", badges: [{ text: "read-only", kind: "safe" }] });
+  const kernel: FakeKernel = new FakeKernel(
+    stateOf([server("demo", { resources: 1, prompts: 1 }), server("fs", { state: "stopped", since: null, pid: null })]),
+    {
+      tools: () => [echo, tool("demo", "slow"), tool("fs", "read_file")],
+      tool: () => ({ ...echo, schema: SCHEMA }),
+      validate: ({ arguments: values }) => ({
+        errors: "text" in values ? [] : [{ path: [], message: '"text" is a required property' }, { path: ["times"], message: "too few" }],
+      }),
+      call: () => ({ call: 9 }),
+      code: ({ form }) => ({ text: form === "python" ? 'mcp.demo.echo("x")' : "%mcp call demo.echo text=x" }),
+      memory: () => ({ bytes: 83_400_000, processes: 3 }),
+      known: () => [{ name: "time", source: "mcp.json" }],
+      resources: () => ({ resources: [{ uri: "demo://cities", name: "cities" }], templates: [] }),
+      read: () => RESULT,
+      prompts: () => [{ name: "sum", arguments: [{ name: "text", required: true }, { name: "words" }] }],
+      prompt: () => RESULT,
+      history: () => [
+        { time: 1, duration: 0.25, caller: "user", server: "demo", tool: "echo", sent: 9, received: 2, error: "" },
+        { time: 2, duration: 1, caller: "model", server: "demo", tool: "fail", sent: 9, received: 0, error: "ToolError: no" },
+      ],
+    },
+    given,
+  );
+  return kernel;
+}
+
+describe("servers", () => {
+  test("each shows its state in a word, and the button that its state asks for", async () => {
+    const kernel = demo();
+    const { see } = await show(kernel);
+    const [first, second] = see.getAllByRole("listitem");
+    expect(first?.textContent).toContain("ready");
+    expect(second?.textContent).toContain("stopped");
+    fireEvent.click(see.getByRole("button", { name: "Start fs" }));
+    expect(kernel.asked("start")).toMatchObject([{ server: "fs" }]);
+  });
+
+  test("opened it tells all about itself, and memory only when asked", async () => {
+    const kernel = demo();
+    const { see, click } = await show(kernel);
+    click("demo");
+    for (const text of ["uvx mcp-server-demo", "mcp.json", "stdio · stateless", "1.4.0", "5 tools, 1 resource, 1 prompt"]) {
+      expect(see.getByText(text)).toBeTruthy();
+    }
+    expect(kernel.asked("memory")).toEqual([]);
+    click("Measure the memory of demo");
+    await see.findByText("83 MB in 3 processes");
+  });
+
+  test("a failed one shows its error with the fix without being opened", async () => {
+    const error = { message: "it ended at once", hint: "pip install it" };
+    const { see } = await show(new FakeKernel(stateOf([server("a", { state: "error", error }), server("b")])));
+    expect(see.getByText("it ended at once")).toBeTruthy();
+    expect(see.getByText("pip install it")).toBeTruthy();
+  });
+
+  test("a refusal is said, with its hint, until it is dismissed", async () => {
+    const kernel = demo();
+    kernel.answers.stop = () => {
+      throw Object.assign(new Error("a call runs"), { hint: "%mcp cancel 3" });
+    };
+    const { click, notice } = await show(kernel);
+    click("Stop demo");
+    await waitFor(() => expect(notice()).toBe("a call runs\n%mcp cancel 3"));
+    click("Dismiss");
+    await waitFor(() => expect(notice()).toBe(""));
+  });
+
+  test("view mode shows no buttons that act, run mode none that change servers", async () => {
+    const acts = /^(Start|Stop|Restart|Disable|Enable|Unload|Load|Trust|Log in|Run|Insert|Measure)/;
+    for (const mode of ["view", "run"] as const) {
+      const { see, tab, root, unmount } = await show(demo({ mode }));
+      fireEvent.click(see.getByRole("button", { name: "demo" }));
+      await waitFor(() => see.getByText("uvx mcp-server-demo"));
+      expect(see.queryAllByRole("button", { name: acts })).toEqual([]);
+      tab("Tools");
+      fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+      await waitFor(() => see.getByRole("button", { name: "Schema" }));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      const runs = see.queryAllByRole("button", { name: /^(Run|Insert)/ }).length;
+      expect(runs).toBe(mode === "run" ? 3 : 0);
+      expect(root.querySelectorAll("form")).toHaveLength(mode === "run" ? 1 : 0);
+      unmount();
+    }
+  });
+
+  test("without servers it says how to begin, and a button does it", async () => {
+    const kernel = new FakeKernel(stateOf(), { known: () => [{ name: "time", source: "mcp.json" }] });
+    const { see, click, inserted } = await show(kernel);
+    expect(see.getByText("%mcp load demo")).toBeTruthy();
+    click("Load the demo server");
+    click("Insert the line");
+    fireEvent.click(await see.findByRole("button", { name: "Load time" }));
+    await waitFor(() => expect(kernel.asked("load")).toMatchObject([{ what: ["demo"] }, { what: ["time"] }]));
+    expect(inserted).toEqual(["%mcp load demo"]);
+  });
+
+  test("another version of the protocol is said, and nothing can be done", async () => {
+    const { see } = await show(demo({ version: 3, ipymcp: "9.0" }));
+    expect(see.getByRole("alert").textContent).toContain("Upgrade this panel");
+    expect(see.queryAllByRole("button", { name: /^(Start|Stop)/ })).toEqual([]);
+  });
+
+  test("a card shows one server and asks for it alone", async () => {
+    const kernel = demo();
+    const { see, root } = await show(kernel, { client: "cell", server: "demo" });
+    expect(kernel.transport.sent[0]).toMatchObject({ kind: "hello", server: "demo" });
+    expect(see.getByText("uvx mcp-server-demo")).toBeTruthy();
+    expect(root.textContent).not.toContain("fs");
+  });
+});
+
+describe("tools", () => {
+  test("words are searched over servers, names and descriptions", async () => {
+    const { see, tab } = await show(demo());
+    tab("Tools");
+    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
+    type(see.getByRole("searchbox", { name: "Search the tools" }), "demo twice");
+    await waitFor(() => expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["demo.echoread-only"]));
+    type(see.getByRole("searchbox", { name: "Search the tools" }), "nothing like it");
+    await see.findByText("No tool has these words.");
+  });
+
+  test("a form is filled, judged by the kernel, run, and its result shown", async () => {
+    const kernel = demo();
+    const { see, tab, click, root } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    expect(see.getByText("Says it back. Twice.", { normalizer: (text) => text.replace(/\n/g, " ") })).toBeTruthy();
+    click("Run");
+    await waitFor(() => expect(see.getAllByRole("alert").map((each) => each.textContent).join()).toContain("required property"));
+    expect(see.getByLabelText("times").getAttribute("aria-invalid")).toBe("true");
+    expect(kernel.asked("call")).toEqual([]);
+
+    type(see.getByLabelText("text"), "hello");
+    await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("hello"));
+    click("Run");
+    await waitFor(() => expect(kernel.asked("call")).toMatchObject([{ server: "demo", tool: "echo", arguments: { text: "hello" } }]));
+    kernel.patch({ calls: { 9: { ...CALL, id: 9, tool: "echo" } } });
+    await see.findByRole("progressbar", { name: "Progress of demo.echo" });
+    click("Cancel demo.echo");
+    expect(kernel.asked("cancel")).toMatchObject([{ call: 9 }]);
+    kernel.patch({ calls: { 9: null } });
+    kernel.transport.say({ kind: "result", call: 9, ok: true, preview: RESULT });
+    await waitFor(() => expect(root.querySelector(".mcp-pre")?.textContent).toBe("42"));
+    expect(see.getByText("The call succeeded.")).toBeTruthy();
+  });
+
+  test("a failed call shows its error with the hint", async () => {
+    const kernel = demo();
+    const { see, tab, click } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    type(see.getByLabelText("text"), "x");
+    await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("x"));
+    click("Run");
+    await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));
+    kernel.transport.say({ kind: "result", call: 9, ok: false, error: { message: "it broke", hint: "mend it" } });
+    await see.findByText("it broke");
+    expect(see.getByText("mend it")).toBeTruthy();
+  });
+
+  test("the call goes into the notebook, as code and as a line", async () => {
+    const { see, tab, click, inserted, notice } = await show(demo());
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    click("Insert as code");
+    await waitFor(() => expect(inserted).toHaveLength(1));
+    await waitFor(() => expect(notice()).toBe("Inserted into the notebook."));
+    click("Insert as %mcp line");
+    await waitFor(() => expect(inserted).toEqual(['mcp.demo.echo("x")', "%mcp call demo.echo text=x"]));
+  });
+
+  test("what was typed stays while another tool or tab is looked at", async () => {
+    const { see, tab } = await show(demo());
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    type(await see.findByLabelText("text"), "kept");
+    fireEvent.click(see.getByRole("option", { name: /slow/ }));
+    tab("Servers");
+    tab("Tools");
+    fireEvent.click(see.getByRole("option", { name: /echo/ }));
+    await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("kept"));
+  });
+
+  test("the list is asked for again when a server's tools change", async () => {
+    const kernel = demo();
+    const { see, tab } = await show(kernel);
+    tab("Tools");
+    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
+    kernel.answers.tools = () => [tool("fs", "new")];
+    kernel.patch({ servers: { fs: server("fs", { tools: 1 }) } });
+    await waitFor(() => expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["fs.new"]));
+  });
+
+  test("the list is walked with the keys", async () => {
+    const { see, tab } = await show(demo());
+    tab("Tools");
+    const list = await see.findByRole("listbox", { name: "Tools" });
+    fireEvent.keyDown(list, { key: "ArrowDown" });
+    fireEvent.keyDown(list, { key: "ArrowDown" });
+    await waitFor(() => expect(list.getAttribute("aria-activedescendant")).toBe(see.getAllByRole("option")[1]?.id));
+    fireEvent.keyDown(list, { key: "Enter" });
+    await waitFor(() => expect(see.getAllByRole("option")[1]?.getAttribute("aria-selected")).toBe("true"));
+  });
+});
+
+describe("resources and prompts", () => {
+  test("a resource is read when it is chosen", async () => {
+    const kernel = demo();
+    const { see, tab, root } = await show(kernel);
+    tab("Resources");
+    fireEvent.click(await see.findByRole("option", { name: /cities/ }));
+    await waitFor(() => expect(root.querySelector(".mcp-pre")?.textContent).toBe("42"));
+    expect(kernel.asked("read")).toMatchObject([{ server: "demo", uri: "demo://cities" }]);
+  });
+
+  test("a prompt's arguments are a form", async () => {
+    const kernel = demo();
+    const { see, tab, click } = await show(kernel);
+    tab("Prompts");
+    fireEvent.click(await see.findByRole("option", { name: /sum/ }));
+    type(await see.findByLabelText("text"), "hello");
+    await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("hello"));
+    click("Get");
+    await waitFor(() => expect(kernel.asked("prompt")).toMatchObject([{ prompt: "sum", arguments: { text: "hello" } }]));
+  });
+});
+
+describe("calls", () => {
+  test("what runs shows who called, how far it is and since when, and can be cancelled", async () => {
+    const kernel = demo();
+    const { see, tab, click } = await show(kernel);
+    kernel.patch({ calls: { 5: CALL } });
+    await waitFor(() => expect(see.getByRole("tab", { name: /^Calls/ }).textContent).toBe("Calls1"));
+    tab("Calls");
+    const running = see.getByRole("region", { name: "Running calls" });
+    expect(running.textContent).toContain("demo.slow by a model");
+    expect(running.textContent).toMatch(/a quarter1 min 1\d s/);
+    expect(within(running).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("25");
+    click("Cancel demo.slow");
+    expect(kernel.asked("cancel")).toMatchObject([{ call: 5 }]);
+    kernel.patch({ calls: { 5: null } });
+    await see.findByText("Nothing is running.");
+  });
+
+  test("the history is shown, and the failed ones alone", async () => {
+    const kernel = demo();
+    const { see, tab, root } = await show(kernel);
+    tab("Calls");
+    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(2));
+    fireEvent.click(see.getAllByRole("option")[1] as Element);
+    await waitFor(() => expect(root.querySelector(".mcp-about-row")?.textContent).toContain("ToolError: no"));
+    fireEvent.click(see.getByLabelText("failed only"));
+    await waitFor(() => expect(kernel.asked("history").at(-1)).toMatchObject({ failed: true }));
+  });
+});
+
+describe("logs", () => {
+  const line = (n: number, level: string, text: string): object => ({ n, time: n, level, source: "stderr", text });
+
+  test("are followed only while they are looked at, filtered, searched, paused and copied", async () => {
+    const kernel = demo();
+    const { see, tab, root, click, copied } = await show(kernel);
+    const drawn = (): string[] => [...root.querySelectorAll(".mcp-line > :last-child")].map((row) => row.textContent ?? "");
+    const say = (...lines: object[]): void => kernel.transport.say({ kind: "log", server: "demo", lines: lines as never, dropped: 0 });
+    tab("Logs");
+    await waitFor(() => expect(kernel.asked("logs")).toMatchObject([{ server: "demo", on: true }]));
+    say(line(1, "info", "up"), line(2, "error", "down"), line(3, "debug", "sideways"));
+    await waitFor(() => expect(drawn()).toEqual(["up", "down", "sideways"]));
+    choose(see.getByRole("combobox", { name: "Level" }), "errors");
+    await waitFor(() => expect(drawn()).toEqual(["down"]));
+    choose(see.getByRole("combobox", { name: "Level" }), "everything");
+    type(see.getByRole("searchbox", { name: "Search the log" }), "SIDE");
+    await waitFor(() => expect(drawn()).toEqual(["sideways"]));
+    click("Copy");
+    expect(copied[0]).toMatch(/debug stderr sideways$/);
+    type(see.getByRole("searchbox", { name: "Search the log" }), "");
+    click("Pause");
+    await waitFor(() => expect(kernel.asked("logs").at(-1)).toMatchObject({ on: false }));
+    click("Resume");
+    await waitFor(() => expect(kernel.asked("logs").at(-1)).toMatchObject({ on: true, since: 3 }));
+    tab("Servers");
+    await waitFor(() => expect(kernel.asked("logs").at(-1)).toMatchObject({ on: false }));
+  });
+});
+
+describe("questions", () => {
+  const asked = (question: Partial<Question> & { type: Question["type"] }): FakeKernel =>
+    new FakeKernel(stateOf([server("demo")], [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as Question]));
+
+  test("approve shows every call and sends the answer", async () => {
+    const calls = [{ server: "demo", tool: "rm", arguments: { path: "a" }, caller: "model" as const, why: "models are asked for", hints: "may destroy" }];
+    const kernel = asked({ type: "approve", calls, answers: ["once", "always", "no"] });
+    const { see, click } = await show(kernel);
+    const dialog = see.getByRole("alertdialog", { name: "May it?" });
+    expect(dialog.textContent).toContain("A model wants to call demo.rm models are asked for; the server says that it may destroy");
+    click("Deny");
+    choose(see.getByRole("combobox", { name: "Other answers" }), "Always allow the tool");
+    await waitFor(() => expect((see.getByRole("button", { name: "Answer" }) as HTMLButtonElement).disabled).toBe(false));
+    click("Answer");
+    expect(kernel.asked("answer")).toMatchObject([
+      { question: "q", answer: "no" },
+      { question: "q", answer: "always" },
+    ]);
+    kernel.patch({ questions: { q: null } });
+    await waitFor(() => expect(see.queryByRole("alertdialog")).toBeNull());
+  });
+
+  test("trust ticks nothing on its own, and grants a secret only to what may run", async () => {
+    const candidates = [
+      { name: "one", lines: ["command: npx one"], dangers: ["fetches code"], secrets: ["token"] },
+      { name: "two", lines: ["command: two"], dangers: [], secrets: [] },
+    ];
+    const kernel = asked({ type: "trust", candidates });
+    const { see, click } = await show(kernel);
+    expect((see.getByRole("button", { name: "Trust what is ticked" }) as HTMLButtonElement).disabled).toBe(true);
+    expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(true);
+    fireEvent.click(see.getByLabelText("Run one"));
+    await waitFor(() => expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(false));
+    fireEvent.click(see.getByLabelText("Give it your secret token"));
+    await waitFor(() => expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).checked).toBe(true));
+    click("Trust what is ticked");
+    click("Trust none");
+    expect(kernel.asked("answer")).toMatchObject([
+      { question: "q", servers: ["one"], secrets: [["one", "token"]] },
+      { question: "q", servers: [], secrets: [] },
+    ]);
+  });
+
+  test("fill is a form that begins with its defaults, and what the kernel finds wrong stands at its field", async () => {
+    const kernel = asked({
+      type: "fill",
+      schema: { type: "object", required: ["name"], properties: { name: { type: "string" }, news: { type: "boolean", default: true } } },
+    });
+    kernel.answers.answer = (answer) =>
+      "content" in answer && answer.content?.["name"] ? null : { errors: [{ path: ["name"], message: "is missing" }] };
+    const { see, click } = await show(kernel);
+    click("Send");
+    await waitFor(() => expect(see.getByLabelText("name").getAttribute("aria-invalid")).toBe("true"));
+    type(see.getByLabelText("name"), "Ada");
+    await waitFor(() => expect((see.getByLabelText("name") as HTMLTextAreaElement).value).toBe("Ada"));
+    click("Send");
+    await waitFor(() => expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "accept", content: { name: "Ada", news: true } }));
+    click("Decline");
+    expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "decline" });
+  });
+
+  test("visit opens web addresses only", async () => {
+    const kernel = asked({ type: "visit", url: "https://example.com/login", domain: "example.com" });
+    const { click, opened } = await show(kernel);
+    click("Open it");
+    expect(opened).toEqual(["https://example.com/login"]);
+    expect(kernel.asked("answer")).toMatchObject([{ question: "q", action: "accept" }]);
+    const other = await show(asked({ type: "visit", url: "javascript:alert(1)", domain: "x" }));
+    expect((other.see.getByRole("button", { name: "Open it" }) as HTMLButtonElement).disabled).toBe(true);
+  });
+
+  test("takes the focus from a button of the panel, but not from one who writes or works elsewhere", async () => {
+    const question: Question = { id: "q", server: "demo", type: "wait", title: "Wait", message: "" };
+    const outside = document.body.appendChild(document.createElement("button"));
+    for (const [focus, moves] of [["tab", true], ["search", false], ["outside", false]] as const) {
+      const kernel = demo();
+      const { see, tab, unmount } = await show(kernel);
+      tab("Tools");
+      const field = focus === "tab" ? see.getByRole("tab", { name: "Tools" }) : await see.findByRole("searchbox", { name: "Search the tools" });
+      (focus === "outside" ? outside : field).focus();
+      kernel.patch({ questions: { q: question } });
+      const dialog = await see.findByRole("alertdialog");
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      expect(document.activeElement === dialog).toBe(moves);
+      unmount();
+    }
+    outside.remove();
+  });
+
+  test("view mode shows the question without answers", async () => {
+    const kernel = asked({ type: "visit", url: "https://example.com", domain: "example.com" });
+    kernel.hello.mode = "view";
+    const { see } = await show(kernel);
+    const dialog = see.getByRole("alertdialog");
+    expect(within(dialog).queryAllByRole("button")).toEqual([]);
+    expect(dialog.textContent).toContain("answer in the notebook");
+  });
+});
+
+describe("the panel", () => {
+  test("its tabs are walked with the arrow keys", async () => {
+    const { see } = await show(demo());
+    const tabs = see.getByRole("tablist");
+    fireEvent.keyDown(tabs, { key: "ArrowRight" });
+    await waitFor(() => expect(see.getByRole("tab", { name: "Tools" }).getAttribute("aria-selected")).toBe("true"));
+    expect(document.activeElement).toBe(see.getByRole("tab", { name: "Tools" }));
+    fireEvent.keyDown(tabs, { key: "End" });
+    await waitFor(() => expect(see.getByRole("tab", { name: "Logs" }).getAttribute("aria-selected")).toBe("true"));
+    fireEvent.keyDown(tabs, { key: "ArrowRight" });
+    await waitFor(() => expect(see.getByRole("tab", { name: "Servers" }).getAttribute("aria-selected")).toBe("true"));
+  });
+
+  test("says why the connection ended", async () => {
+    const kernel = demo();
+    const { see } = await show(kernel);
+    kernel.transport.become({ state: "closed", reason: "The kernel died." });
+    await see.findByText("The kernel died.");
+  });
+
+  test("unmounting leaves nothing behind", async () => {
+    const kernel = demo();
+    const { unmount } = await show(kernel);
+    unmount();
+    expect(kernel.transport.listeners).toBe(0);
+    expect(document.body.innerHTML).toBe("");
+  });
+});
+
+describe("bad luck", () => {
+  test("a state that cannot be drawn leaves the other views", async () => {
+    const broken = { ...server("demo"), error: 7 as never, where: null as never };
+    const { see, tab } = await show(new FakeKernel(stateOf([broken]), { tools: () => [tool("demo", "echo")] }));
+    await see.findByText(/^This cannot be drawn: /);
+    tab("Tools");
+    await see.findByRole("option", { name: /echo/ });
+  });
+
+  test("a call whose result was lost with the connection does not run for ever", async () => {
+    const kernel = demo();
+    const { see, tab, click } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    type(see.getByLabelText("text"), "x");
+    await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("x"));
+    click("Run");
+    await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));
+    kernel.transport.become({ state: "closed", reason: "gone" });
+    kernel.transport.become({ state: "open" });
+    await see.findByText("The call is over, but its result did not reach this panel.", {}, { timeout: 5000 });
+    expect((see.getByRole("button", { name: "Run" }) as HTMLButtonElement).disabled).toBe(false);
+  });
+
+  test("what was asked for is asked for again when the connection comes back", async () => {
+    const kernel = demo();
+    const { see, tab } = await show(kernel);
+    tab("Tools");
+    await waitFor(() => expect(kernel.asked("tools")).toHaveLength(1));
+    kernel.transport.become({ state: "closed", reason: "gone" });
+    kernel.transport.become({ state: "open" });
+    await waitFor(() => expect(kernel.asked("tools")).toHaveLength(2));
+    expect(await see.findAllByRole("option")).toHaveLength(3);
+  });
+});

@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    environment: "happy-dom",
+    include: ["tests/**/*.test.{ts,tsx}"],
+    // One worker: the machine is shared, and all of it takes seconds.
+    pool: "threads",
+    maxWorkers: 1,
+    testTimeout: 20_000,
+  },
+});
