@@ -198,6 +198,8 @@ class Kernel:
         self.pid = 0
         """The id of the kernel's process; after its end, the one it had."""
         self._cells: dict[str, Cell] = {}
+        self.comms: list[dict[str, Any]] = []
+        """Every message of a comm, as it came."""
         self._replies: dict[str, dict[str, Any]] = {}
 
     def launch(self) -> None:
@@ -257,6 +259,11 @@ class Kernel:
         """Ask what Shift-Tab shows at `position`, without colours; None if the kernel finds nothing."""
         content = self._ask(self._client.inspect(code, position, detail), timeout)
         return _ANSI.sub("", content["data"]["text/plain"]) if content["found"] else None
+
+    def say(self, comm: str, data: Mapping[str, Any]) -> None:
+        """Send a message over a comm, as a widget's view does."""
+        content = {"comm_id": comm, "data": data}
+        self._client.shell_channel.send(self._client.session.msg("comm_msg", content))
 
     def answer(self, text: str) -> None:
         """Type an answer at the prompt that is open."""
@@ -322,6 +329,8 @@ class Kernel:
         return True
 
     def _take_iopub(self, message: dict[str, Any]) -> None:
+        if message["msg_type"] in ("comm_open", "comm_msg", "comm_close"):
+            self.comms.append(message)
         if message["msg_type"] == "update_display_data":
             for cell in self._cells.values():
                 cell.update_display(message["content"])

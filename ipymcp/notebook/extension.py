@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,17 @@ from ipymcp.runtime.nested import is_harmfully_patched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.notebook.panel.panel import Panel
+    from ipymcp.notebook.panel.relay import Relay
     from ipymcp.policy.policy import PinsMode
     from ipymcp.runtime.nested import NestedMode
     from ipymcp.state.history import HistoryMode
+    from ipymcp.tools.servers import Server
 
 __all__ = ["Extension", "load", "unload"]
 
 _ATTRIBUTE = "_ipymcp_extension"
+_SERVER = ("ipymcp.tools.servers", "Server")
 
 
 class Extension:
@@ -36,7 +41,9 @@ class Extension:
         self.ip = ip
         self._bound: str | None = None
         self._matcher: Any = None
-        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, parent=ip)
+        self._panel: Panel | None = None
+        self._relay: Relay | None = None
+        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, parent=ip)
 
     def install(self) -> None:
         """Put everything in."""
@@ -51,6 +58,7 @@ class Extension:
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
+        ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self._show_server)
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
@@ -71,11 +79,14 @@ class Extension:
             ip.Completer.custom_matchers.remove(self._matcher)
         ip.events.unregister("pre_run_cell", self._before_cell)
         ip.events.unregister("post_run_cell", self._after_cell)
+        ip.display_formatter.mimebundle_formatter.pop(".".join(_SERVER), None)
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
             del self.ip.user_ns[self._bound]
             self.ip.user_ns_hidden.pop(self._bound, None)
-        mcp._host.presenter = None
+        if self._relay is not None:
+            self._relay.close()
+        mcp._host.presenter = mcp._host.desk.elsewhere = None
         McpError.full_tracebacks = False
         mcp.close()
 
@@ -95,6 +106,26 @@ class Extension:
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
 
+    @property
+    def panel(self) -> Panel:
+        """The notebook's, made when it is first asked for."""
+        if self._panel is None:
+            from ipymcp.notebook.panel.panel import Panel, Surroundings
+
+            surroundings = Surroundings(lambda: self.settings.panel, lambda: self._bound or "", uuid.uuid4().hex)
+            self._panel = Panel(ipymcp.host(), surroundings)
+        return self._panel
+
+    def _tell_panel(self) -> None:
+        if self._panel is not None:
+            self._panel.tell_mode()
+
+    def _show_server(self, server: Server) -> dict[str, Any]:
+        """The card of a server, where there are widgets."""
+        from ipymcp.notebook.panel.display import card
+
+        return card(self, server)
+
     def _before_cell(self, *_: object) -> None:
         """After `%reset` the name is bound again."""
         if self._bound and self._bound not in self.ip.user_ns:
@@ -104,6 +135,15 @@ class Extension:
         """What went wrong where nothing could be printed is said below the cell."""
         for notice in ipymcp.host()._host.notices.take():
             say(notice)
+        self._start_relay()
+
+    def _start_relay(self) -> None:
+        """After the cell that loaded us, JupyterLab's sidebar can find this kernel."""
+        if self._relay is None and hasattr(self.ip, "kernel"):
+            from ipymcp.notebook.panel.relay import Relay
+
+            self._relay = Relay(lambda: self.panel, ipymcp.host()._host)
+            self._relay.start()
 
 
 def load(ip: Any) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, cast
 
-from traitlets import Bool, Enum, Unicode, observe, validate
+from traitlets import Bool, Enum, Unicode, default, observe, validate
 from traitlets.config import Configurable
 
 from ipymcp.errors import McpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ipymcp.policy.policy import PinsMode
     from ipymcp.runtime.nested import NestedMode
@@ -45,6 +46,11 @@ class IPyMCP(Configurable):
         "sizes",
         help="What is kept of calls, for %mcp history: the sizes of arguments and results, themselves, or nothing.",
     ).tag(config=True)
+    panel = Enum(
+        ("full", "run", "view"),
+        help="What the panel may do: everything; call tools, read and answer; or only look."
+        " Unless set, full, and run under Voilà.",
+    ).tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
 
     def __init__(
@@ -52,11 +58,13 @@ class IPyMCP(Configurable):
         on_namespace: Callable[[], None],
         on_nested_loop: Callable[[NestedMode], None],
         on_guarding: Callable[[PinsMode, HistoryMode], None],
+        on_panel: Callable[[], None],
         **kwargs: Any,
     ) -> None:
         self._on_namespace: Callable[[], None] = _nothing
         self._on_nested_loop = on_nested_loop
         self._on_guarding = on_guarding
+        self._on_panel = on_panel
         super().__init__(**kwargs)
         self._on_namespace = on_namespace
         self._on_nested_loop(cast("NestedMode", self.nested_loop))
@@ -66,6 +74,14 @@ class IPyMCP(Configurable):
     @observe("pins", "history")
     def _set_guarding(self, change: object = None) -> None:
         self._on_guarding(cast("PinsMode", self.pins), cast("HistoryMode", self.history))
+
+    @default("panel")
+    def _usual_panel(self) -> str:
+        return "run" if _is_voila(os.environ) else "full"
+
+    @observe("panel")
+    def _set_panel(self, change: object) -> None:
+        self._on_panel()
 
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:
@@ -85,6 +101,12 @@ class IPyMCP(Configurable):
     @observe("namespace")
     def _set_namespace(self, change: dict[str, Any]) -> None:
         self._on_namespace()
+
+
+def _is_voila(environment: Mapping[str, str]) -> bool:
+    """Whether a kernel with these variables was started by Voilà, whose visitors are not the notebook's author."""
+    software = environment.get("SERVER_SOFTWARE", "").lower()
+    return software.startswith("voila") or "VOILA_KERNEL_ID" in environment or "VOILA_PREHEAT" in environment
 
 
 def _nothing() -> None: ...

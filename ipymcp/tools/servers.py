@@ -186,6 +186,11 @@ class Server(Live):
         """Stop it and start it again."""
         self._mcp.restart(self.name)
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
+        table = Table(("state", "era", "tools", "last error"), rows, title=self.name)
+        return {"text/plain": repr(self), "text/html": table._repr_html_()}
+
     def __repr__(self) -> str:
         count = len(self._session.catalog.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}"

@@ -28,6 +28,7 @@ MODULES = {
     "call": "call",
     "logs": "logs",
     "stop": "lifecycle",
+    "panel": "panel",
     "start": "lifecycle",
     "restart": "lifecycle",
     "unload": "lifecycle",
@@ -107,7 +108,7 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, extension.ip.user_ns)
-    result = known.run(Request(word, rest, parsed, line, cell, mcp, extension.ip, settings, namespaces))
+    result = known.run(Request(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces))
     return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
 
 

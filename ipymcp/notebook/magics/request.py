@@ -9,6 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ipymcp.notebook.extension import Extension
     from ipymcp.notebook.magics.line import Line, Word
     from ipymcp.notebook.magics.options import Parsed, Syntax
     from ipymcp.notebook.settings import IPyMCP
@@ -29,6 +30,8 @@ class Request(Struct, frozen=True):
     cell: str | None
     """The cell's body under `%%mcp`."""
     mcp: Mcp
+    extension: Extension
+    """What `%load_ext` put into the shell."""
     ip: Any
     """The shell."""
     settings: IPyMCP

@@ -87,6 +87,11 @@ class Panel:
         if self.host.loop.is_running:
             self.host.loop.call(self.detach, view)
 
+    def tell_mode(self) -> None:
+        """Views may do more, or less, than before."""
+        if self.host.loop.is_running:
+            self.host.loop.call(self._tell_mode)
+
     # -- on the background loop ---------------------------------------------------------------------------------------
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -99,13 +104,17 @@ class Panel:
         if task is not None:
             task.cancel()
             view.closed()
-            view.carrier.close()
+            view.carrier.left()
             self.questions.left()
 
     def greeted(self) -> None:
         """A view wants to be shown something."""
         if self._watching is None or self._watching.done():
             self._watching = self.spawn(self._watch())
+
+    def _tell_mode(self) -> None:
+        for view in [*self.views]:
+            view.tell()
 
     def _attach(self, view: View) -> None:
         self.host.desk.elsewhere = self.questions

@@ -1,4 +1,4 @@
-"""What views are shown now, noticed by looking: nothing hooks into calls, so that a panel that is open costs them nothing."""
+"""What views are shown now, noticed by looking: nothing hooks into calls, which an open panel costs nothing."""
 
 from __future__ import annotations
 
@@ -113,11 +113,9 @@ class Shown:
 
 async def _list_offers(session: ServerSession, client: Client) -> None:
     """Somebody looks: what it has beside tools is listed, so that it can be counted."""
-    kinds: list[Kind] = []
-    if "resources" in client.capabilities:
-        kinds += ["resources", "templates"]
+    kinds: list[Kind] = ["resources", "templates"] if "resources" in client.capabilities else []
     if "prompts" in client.capabilities:
-        kinds += ["prompts"]
+        kinds.append("prompts")
     if kinds:
         with contextlib.suppress(McpError):  # it is in the log
             await session.offers.look(*kinds)

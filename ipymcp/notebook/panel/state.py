@@ -16,8 +16,8 @@ from ipymcp.tools.sanitize import visible
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.errors import McpError
-    from ipymcp.protocol.client import Client
     from ipymcp.notebook.panel.messages import Message
+    from ipymcp.protocol.client import Client
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host

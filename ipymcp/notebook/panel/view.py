@@ -42,8 +42,8 @@ class Carrier(Protocol):
         """Whether answers would come through while a cell runs, and while it blocks the kernel's main thread."""
         ...
 
-    def close(self) -> None:
-        """It is let go."""
+    def left(self) -> None:
+        """The view is let go."""
         ...
 
 
@@ -102,10 +102,15 @@ class View:
         self._server = server if isinstance(server, str) else None
         self._version = version if isinstance(version, int) else 0
         self._wants_snapshot = self.is_greeted = True
-        surroundings = self._panel.surroundings
-        hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": self.mode}
-        self.say({**hello, "namespace": surroundings.namespace(), "kernel": surroundings.kernel})
+        self.tell()
         self._panel.greeted()
+
+    def tell(self) -> None:
+        """Tell it whom it talks to, and what it may do now."""
+        if self.is_greeted:
+            surroundings = self._panel.surroundings
+            hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": self.mode}
+            self.say({**hello, "namespace": surroundings.namespace(), "kernel": surroundings.kernel})
 
     def _begin(self, message: Message) -> None:
         number = message.get("id")
@@ -151,7 +156,9 @@ class View:
 
     def look(self) -> None:
         """There may be something new; at most ten times a second."""
-        if self.is_greeted and (self._sent_version != self._panel.shown.version or any(map(_has_news, self.logs.values()))):
+        if self.is_greeted and (
+            self._sent_version != self._panel.shown.version or any(map(_has_news, self.logs.values()))
+        ):
             self._wake.set()
 
     async def run(self) -> None:

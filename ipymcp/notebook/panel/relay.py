@@ -1,0 +1,156 @@
+"""The socket by which the Jupyter server brings JupyterLab's sidebar to this kernel.
+
+It is served by the background loop, and so answers while a cell blocks the kernel. One JSON message a line, both ways.
+Nothing but the socket is made before the first view comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.notebook.panel.messages import Malformed, encoded
+from ipymcp.notebook.panel.state import problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.notebook.panel.meeting import Meeting
+    from ipymcp.notebook.panel.messages import Message
+    from ipymcp.notebook.panel.panel import Panel
+    from ipymcp.notebook.panel.view import View
+    from ipymcp.runtime.host import Host
+
+__all__ = ["Relay"]
+
+_LONGEST_LINE = 8_000_000
+_MOST_VIEWS = 32
+_PATIENCE = 5.0
+"""Seconds within which a view must say hello."""
+
+
+class Relay:
+    """Serves views over a socket, where the system has such sockets and Jupyter gave the kernel a connection file.
+
+    Args:
+        panel: Gives the notebook's panel.
+        host: Whose background loop serves it.
+    """
+
+    def __init__(self, panel: Callable[[], Panel], host: Host) -> None:
+        self._panel = panel
+        self._host = host
+        self._meeting: Meeting | None = None
+        self._count = 0
+
+    def start(self) -> None:
+        """Begin to serve, soon."""
+        if hasattr(asyncio, "start_unix_server"):
+            self._host.loop.call(lambda: self._host.loop.spawn(self._serve(), "ipymcp-relay"))
+
+    def close(self) -> None:
+        """Nobody finds it any more; from any thread."""
+        meeting, self._meeting = self._meeting, None
+        if meeting is not None:
+            meeting.end()
+
+    async def _serve(self) -> None:
+        try:
+            self._meeting = meeting = await asyncio.to_thread(_arranged)
+            if meeting is None:
+                return
+            server = await asyncio.start_unix_server(self._greet, meeting.socket, limit=_LONGEST_LINE)
+            meeting.socket.chmod(0o600)
+            await asyncio.to_thread(meeting.announce)
+        except OSError as error:
+            self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")
+            return
+        async with server:
+            await server.serve_forever()
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._count += 1
+        try:
+            if self._count <= _MOST_VIEWS:
+                await _Connection(self._panel(), reader, writer).serve()
+        except (OSError, TimeoutError):
+            pass  # it is gone, or never spoke
+        finally:
+            self._count -= 1
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+class _Connection:
+    """One view's carrier."""
+
+    def __init__(self, panel: Panel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._panel = panel
+        self._reader = reader
+        self._writer = writer
+
+    async def serve(self) -> None:
+        """Hear it until it goes."""
+        view = self._panel.attach(self)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while not view.is_greeted and await self._hear(view):
+                    await asyncio.sleep(0)  # what was heard is handled in its turn
+            while await self._hear(view):
+                pass
+        finally:
+            self._panel.detach(view)
+
+    async def _hear(self, view: View) -> bool:
+        """One line; False at the end."""
+        try:
+            line = await self._reader.readline()
+        except ValueError:  # too long: what follows cannot be told apart
+            fault = Malformed(f"a message is over {_LONGEST_LINE:,} bytes")
+            self._writer.write(encoded({"kind": "reply", "id": None, "ok": False, "error": problem(fault)}) + b"\n")
+            return False
+        if not line.endswith(b"\n"):
+            return False
+        self._panel.receive(view, _decoded(line))
+        return True
+
+    async def carry(self, message: Message, line: bytes) -> None:
+        """Send a line, and wait until the other side has taken most of it."""
+        self._writer.write(line + b"\n")
+        await self._writer.drain()
+
+    def serves(self, *, blocked: bool, running: bool) -> bool:
+        """Always."""
+        return True
+
+    def left(self) -> None:
+        """The panel has let go of it."""
+        self._writer.transport.abort() if self._is_stuck else self._writer.close()
+
+    @property
+    def _is_stuck(self) -> bool:
+        return self._writer.transport.get_write_buffer_size() > 0
+
+
+def _decoded(line: bytes) -> Any:
+    """The message; None for what is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _arranged() -> Meeting | None:
+    """Where to serve; None where Jupyter did not start this kernel."""
+    from ipykernel.connect import get_connection_file
+
+    from ipymcp.notebook.panel.meeting import arrange
+
+    try:
+        connection_file = get_connection_file()
+    except RuntimeError:
+        return None
+    return arrange(connection_file)

@@ -1,0 +1,146 @@
+"""Views of a panel without a page: one over a widget's comm, one over the relay's socket. Both speak the raw protocol."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.kernels import Kernel
+
+Message = dict[str, Any]
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class View:
+    """What a view has heard, and its picture of the state."""
+
+    def __init__(self) -> None:
+        self.heard: list[Message] = []
+        self._ids = itertools.count(1)
+
+    def send(self, message: object) -> None:
+        """Say something, whatever it is."""
+        raise NotImplementedError
+
+    def listen(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Hear what comes until the condition holds; raises TimeoutError after so many seconds."""
+        raise NotImplementedError
+
+    def hello(self, **fields: Any) -> Message:
+        """Say hello, and give the kernel's once a snapshot has come as well."""
+        before = len(self.heard)
+        self.send(
+            {"kind": "hello", "version": 1, "client": "cell", "wants": ["servers", "calls", "questions"], **fields}
+        )
+        self.wait(lambda message: message["kind"] == "snapshot", after=before)
+        return next(one for one in self.heard[before:] if one["kind"] == "hello")
+
+    def wait(self, wanted: Callable[[Message], bool], *, after: int = 0, timeout: float = 30) -> Message:
+        """The first message, after so many, that is wanted."""
+        self.listen(lambda: any(wanted(one) for one in self.heard[after:]), timeout)
+        return next(one for one in self.heard[after:] if wanted(one))
+
+    def reply(self, verb: str, **fields: Any) -> Message:
+        """Ask for something, and give the whole reply."""
+        number, before = next(self._ids), len(self.heard)
+        self.send({"kind": "intent", "id": number, "do": verb, **fields})
+        return self.wait(lambda one: one["kind"] == "reply" and one["id"] == number, after=before)
+
+    def ask(self, verb: str, **fields: Any) -> Any:
+        """Ask for something that is not refused, and give its value."""
+        reply = self.reply(verb, **fields)
+        assert reply["ok"], reply
+        return reply["value"]
+
+    def call(self, server: str, tool: str, **arguments: Any) -> Message:
+        """Call a tool, and give the message that says how it ended."""
+        number = self.ask("call", server=server, tool=tool, arguments=arguments)["call"]
+        return self.wait(lambda one: one["kind"] == "result" and one["call"] == number)
+
+    def of_kind(self, *kinds: str) -> list[Message]:
+        """What was heard of these kinds."""
+        return [one for one in self.heard if one["kind"] in kinds]
+
+    @property
+    def state(self) -> dict[str, dict[str, Any]]:
+        """The state by the last snapshot and the patches since, none of which may be missing."""
+        state: dict[str, dict[str, Any]] = {}
+        number = None
+        for one in self.of_kind("snapshot", "patch"):
+            if one["kind"] == "snapshot":
+                state = {part: dict(rows) for part, rows in one["state"].items()}
+            else:
+                assert one["seq"] == number + 1
+                for part, rows in one["set"].items():
+                    for name, row in rows.items():
+                        if row is None:
+                            del state[part][name]
+                        else:
+                            state[part][name] = row
+            number = one["seq"]
+        return state
+
+    def until(self, condition: Callable[[dict[str, dict[str, Any]]], bool], timeout: float = 30) -> None:
+        """Hear what comes until the state is so."""
+        self.listen(lambda: condition(self.state), timeout)
+
+
+class CommView(View):
+    """The view of a widget that a cell has displayed."""
+
+    def __init__(self, kernel: Kernel, displays: Iterable[Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self.comm: str = next(one[_WIDGET]["model_id"] for one in displays if _WIDGET in one)
+
+    def send(self, message: object) -> None:
+        self._kernel.say(self.comm, {"method": "custom", "content": message})
+
+    def listen(self, condition: Callable[[], bool], timeout: float) -> None:
+        self._kernel.read_until(lambda: self._heard(condition), timeout, self.heard[-3:])
+
+    def _heard(self, condition: Callable[[], bool]) -> bool:
+        mine = (one["content"] for one in self._kernel.comms if one["content"]["comm_id"] == self.comm)
+        self.heard = [one["data"]["content"] for one in mine if one["data"].get("method") == "custom"]
+        return condition()
+
+
+class SocketView(View):
+    """A view over the relay, as the Jupyter server is one."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__()
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(path))
+        self._rest = b""
+
+    def send(self, message: object) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def listen(self, condition: Callable[[], bool], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            data = self.socket.recv(1_000_000)
+            if not data:
+                raise ConnectionError("the kernel has closed it")
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self.heard += [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def relay_file(kernel: Kernel, timeout: float = 30) -> Message:
+    """What the kernel's runtime file says, once it is there."""
+    file = Path(kernel.folder, "jupyter", "runtime", "ipymcp-connection.json")
+    deadline = time.monotonic() + timeout
+    while not file.exists():
+        kernel.run("pass")  # the next cell is as good a time to look as any
+        assert time.monotonic() < deadline, f"no {file}"
+    return json.loads(file.read_text()) | {"file": str(file)}
