@@ -7,6 +7,7 @@ Nothing but the socket is made before the first view comes.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,12 @@ class Relay:
     def start(self) -> None:
         """Begin to serve, soon."""
         if hasattr(asyncio, "start_unix_server"):
+            atexit.register(self.close)
             self._host.loop.call(lambda: self._host.loop.spawn(self._serve(), "ipymcp-relay"))
 
     def close(self) -> None:
         """Nobody finds it any more; from any thread."""
+        atexit.unregister(self.close)
         meeting, self._meeting = self._meeting, None
         if meeting is not None:
             meeting.end()

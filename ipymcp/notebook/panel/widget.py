@@ -90,8 +90,6 @@ class PanelWidget(anywidget.AnyWidget):
             self._tell({"kind": "library"}, [_library()[1]])
             return
         if self._view is None:
-            if kind != "hello":
-                return
             self._view = self._panel.attach(self)
         self._panel.receive(self._view, content)
 
