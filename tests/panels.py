@@ -140,10 +140,12 @@ class CommView(View):
     def __init__(self, kernel: Kernel, displays: Iterable[Mapping[str, Any]]) -> None:
         super().__init__()
         self._kernel = kernel
+        self.subshell: str | None = None
+        """Where what it says is heard; None for the main shell."""
         self.comm: str = next(one[_WIDGET]["model_id"] for one in displays if _WIDGET in one)
 
     def send(self, message: object) -> None:
-        self._kernel.say(self.comm, {"method": "custom", "content": message})
+        self._kernel.say(self.comm, {"method": "custom", "content": message}, self.subshell)
 
     def listen(self, condition: Callable[[], bool], timeout: float) -> None:
         self._kernel.read_until(lambda: self._heard(condition), timeout, self.heard[-3:])

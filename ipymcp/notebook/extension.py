@@ -143,6 +143,7 @@ class Extension:
             from ipymcp.notebook.panel.relay import Relay
 
             self._relay = Relay(lambda: self.panel, ipymcp.host()._host)
+        if self._relay is not None and not self._relay.is_started:
             self._relay.start()
 
 

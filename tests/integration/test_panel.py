@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from ipymcp import Mcp, ToolResult
 from ipymcp.masking import masks
 from ipymcp.notebook.panel.panel import Panel, Surroundings
 from ipymcp.notebook.panel.preview import preview
+from ipymcp.runtime.interaction import Answer, LoginQuestion, UrlQuestion
 from tests.environments import ROOT, server_command
 from tests.panels import DirectView, Message
 
@@ -307,6 +310,66 @@ def test_the_memory_of_a_server_is_measured_when_asked_for(demo: Notebook) -> No
     memory = demo.view().ask("memory", server="demo")
     assert memory["processes"] >= 1
     assert 1_000_000 < memory["bytes"] < 1_000_000_000
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], Message]:
+    """Ask in a thread, and give what the view is shown."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(question)
+    pool.shutdown(wait=False)
+    view.until(lambda state: bool(state["questions"]))
+    return future, next(iter(view.state["questions"].values()))
+
+
+def login(redirected: threading.Event | None) -> LoginQuestion:
+    return LoginQuestion("far", "https://example.com/authorize?x=1", "example.com", ("read", "write"), redirected)
+
+
+def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
+    view, back = demo.view(), threading.Event()
+    future, question = asked(view, lambda: demo.panel.questions.login(login(back)))
+    assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
+    assert question["message"] == "It may then: read, write"
+    view.ask("answer", question=question["id"], action="accept")
+    view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["wait"])
+    back.set()
+    assert future.result(10) == ""
+    view.until(lambda state: not state["questions"])
+
+
+def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:
+    view = demo.view()
+    future, question = asked(view, lambda: demo.panel.questions.login(login(None)))
+    view.ask("answer", question=question["id"], action="accept")
+    view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["fill"])
+    [pasted] = view.state["questions"]
+    assert view.ask("answer", question=pasted, action="accept", content={})["errors"]
+    view.ask("answer", question=pasted, action="accept", content={"address": "http://127.0.0.1/?code=1"})
+    assert future.result(10) == "http://127.0.0.1/?code=1"
+
+
+def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
+    view = demo.view()
+    future, question = asked(view, lambda: demo.panel.questions.login(login(None)))
+    view.ask("answer", question=question["id"], action="cancel")
+    assert future.result(10) is None
+    visit = UrlQuestion("far", "tool", f"Please {HOSTILE}", "https://example.com/")
+    view.until(lambda state: not state["questions"])
+    future, question = asked(view, lambda: demo.panel.questions.visit(visit))
+    assert question["message"] == "Please <img src=x onerror=alert(1)>⟨U+202E⟩"
+    assert (question["title"], question["domain"]) == ("far.tool asks you to visit an address", "example.com")
+    view.ask("answer", question=question["id"], action="decline")
+    assert future.result(10) == Answer("decline")
+
+
+def test_with_the_last_view_goes_the_question(demo: Notebook) -> None:
+    view = demo.view()
+    future, _ = asked(view, lambda: demo.panel.questions.login(login(None)))
+    view.leave()
+    assert future.result(10) is None
 
 
 # -- modes, and what is no message ------------------------------------------------------------------------------------

@@ -149,6 +149,18 @@ def test_a_widget_that_is_closed_is_let_go(loaded: Kernel) -> None:
     assert text(loaded, f"import time; time.sleep(0.3); len({extension}.panel.views)") == "0"
 
 
+def test_a_panel_outlives_the_end_of_all_servers(loaded: Kernel, connect: Connect) -> None:
+    view = shown(loaded)
+    view.hello()
+    before = relay_file(loaded)["socket"]
+    done(loaded, "mcp.close()")
+    view.ask("start", server="demo")
+    view.until(lambda state: state["servers"]["demo"]["state"] == "ready")
+    after = relay_file(loaded)["socket"]
+    assert after != before
+    assert connect(after).hello()
+
+
 def test_code_runs_as_it_is_inserted(loaded: Kernel) -> None:
     schema = {"type": "object", "properties": {"path": {"type": "string"}, "n": {"type": "integer"}}}
     tool = json.dumps({"name": "it's a {tool}", "inputSchema": schema})
@@ -188,7 +200,17 @@ def test_the_panel_in_a_cell_hears_what_happens_while_a_cell_blocks_the_kernel(l
     cell.wait()
 
 
-@pytest.mark.kernels("kernel-7")
+def test_buttons_in_a_cell_work_while_another_blocks_the_kernel_where_comms_have_a_subshell(loaded: Kernel) -> None:
+    view = shown(loaded)
+    view.hello()
+    view.subshell = loaded.make_subshell()
+    cell = loaded.start("import time; time.sleep(5)")
+    assert view.call("demo", "query", table="penguins", limit=1)["ok"]
+    view.ask("stop", server="demo")
+    assert not cell.done
+    cell.wait()
+
+
 def test_a_question_of_a_panels_call_is_asked_in_the_panel(loaded: Kernel) -> None:
     done(loaded, asking())
     view = shown(loaded)

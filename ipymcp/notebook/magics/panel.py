@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_HELP = """Show the panel: servers, tools with forms, resources, prompts, calls and logs.
+_HELP = """Show the panel: servers, tools with forms, calls and logs.
 
     %mcp panel          all servers
     %mcp panel fs       the card of one; mcp.servers["fs"] shows the same

@@ -125,8 +125,13 @@ class Panel:
             self.detach(next(iter(self.views)))
 
     def _heard(self, view: View, message: object) -> None:
-        if view in self.views:
-            view.heard(message)
+        task = self.views.get(view)
+        if task is None:
+            return
+        if task.done():  # the loop was stopped, and is another now
+            self.views[view] = self.spawn(self._run(view))
+            self.greeted()
+        view.heard(message)
 
     async def _run(self, view: View) -> None:
         try:

@@ -12,7 +12,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.notebook.panel.messages import Malformed, encoded
+from ipymcp.notebook.panel.messages import Malformed, ready
 from ipymcp.notebook.panel.state import problem
 
 if TYPE_CHECKING:
@@ -43,11 +43,14 @@ class Relay:
     def __init__(self, panel: Callable[[], Panel], host: Host) -> None:
         self._panel = panel
         self._host = host
+        self.is_started = False
+        """Whether it serves, or cannot; not any more once the background loop was stopped."""
         self._meeting: Meeting | None = None
         self._count = 0
 
     def start(self) -> None:
         """Begin to serve, soon."""
+        self.is_started = True
         if hasattr(asyncio, "start_unix_server"):
             atexit.register(self.close)
             self._host.loop.call(lambda: self._host.loop.spawn(self._serve(), "ipymcp-relay"))
@@ -71,7 +74,11 @@ class Relay:
             self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")
             return
         async with server:
-            await server.serve_forever()
+            try:
+                await server.serve_forever()
+            finally:
+                self.close()
+                self.is_started = False
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1
@@ -113,7 +120,7 @@ class _Connection:
             line = await self._reader.readline()
         except ValueError:  # too long: what follows cannot be told apart
             fault = Malformed(f"a message is over {_LONGEST_LINE:,} bytes")
-            self._writer.write(encoded({"kind": "reply", "id": None, "ok": False, "error": problem(fault)}) + b"\n")
+            self._writer.write(ready({"kind": "reply", "id": None, "ok": False, "error": problem(fault)})[1] + b"\n")
             return False
         if not line.endswith(b"\n"):
             return False
@@ -148,12 +155,12 @@ def _decoded(line: bytes) -> Any:
 
 def _arranged() -> Meeting | None:
     """Where to serve; None where Jupyter did not start this kernel."""
-    from ipykernel.connect import get_connection_file
-
     from ipymcp.notebook.panel.meeting import arrange
 
     try:
+        from ipykernel.connect import get_connection_file
+
         connection_file = get_connection_file()
-    except RuntimeError:
+    except (ImportError, RuntimeError):
         return None
     return arrange(connection_file)

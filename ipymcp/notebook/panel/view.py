@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipymcp.errors import McpError
-from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, Mode, check_mode, encoded
+from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, Mode, check_mode, ready
 from ipymcp.notebook.panel.state import problem
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.version import __version__
@@ -147,9 +147,9 @@ class View:
 
     def say(self, message: Message) -> None:
         """Tell it something, once, in order."""
-        line = encoded(message)
-        self._waiting.append((message, line))
-        self._bytes += len(line)
+        made = ready(message)
+        self._waiting.append(made)
+        self._bytes += len(made[1])
         if len(self._waiting) > _MOST_WAITING or self._bytes > _MOST_BYTES:
             self._panel.detach(self)
         self._wake.set()
@@ -163,6 +163,8 @@ class View:
 
     async def run(self) -> None:
         """Send what there is to send, for as long as it is attached."""
+        self._wake = asyncio.Event()  # the loop may be another than before
+        self._wake.set()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -175,11 +177,10 @@ class View:
 
     async def _send_update(self) -> None:
         if update := self._update():
-            await self.carrier.carry(update, encoded(update))
+            await self.carrier.carry(*ready(update))
         for server, reader in [*self.logs.items()]:
             if lines := reader.read():
-                batch = {"kind": "log", "server": server, **lines}
-                await self.carrier.carry(batch, encoded(batch))
+                await self.carrier.carry(*ready({"kind": "log", "server": server, **lines}))
 
     def _update(self) -> Message | None:
         """A snapshot where one is due, else a patch where something has changed."""
