@@ -42,7 +42,12 @@ function ask(model: Model, code: Code): void {
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     code.settle(import(address).then((module: { default: Panel }) => module.default));
   });
-  model.send({ kind: "library" });
+  try {
+    model.send({ kind: "library" });
+  } catch {
+    // Its kernel is gone; another view's may be there.
+    code.asked = false;
+  }
 }
 
 function render({ model, el }: View): () => void {

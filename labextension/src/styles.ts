@@ -1,5 +1,4 @@
-/** How the panel looks: the page's own colours, where it says them. */
-export const STYLES = `
+const RULES = `
 .ipymcp {
   --mcp-text: var(--jp-ui-font-color1, var(--vscode-foreground, #212121));
   --mcp-dim: var(--jp-ui-font-color2, var(--vscode-descriptionForeground, #616161));
@@ -53,7 +52,7 @@ export const STYLES = `
 .ipymcp :is(h2, h3) { margin: 0; font: 600 12px/1.45 var(--mcp-sans); color: inherit; overflow-wrap: anywhere; min-width: 0; }
 .ipymcp h2 { font-size: 13px; }
 .ipymcp p { margin: 0; }
-.ipymcp :is(ul, dl) { margin: 0; padding: 0; list-style: none; }
+.ipymcp :is(ul, li, dl, dt, dd) { margin: 0; padding: 0; list-style: none; float: none; width: auto; display: block; }
 .ipymcp a { color: var(--mcp-link); text-decoration: underline; overflow-wrap: anywhere; }
 .ipymcp code { font: 12px var(--mcp-mono); overflow-wrap: anywhere; background: none; color: inherit; padding: 0; border: 0; }
 .ipymcp strong { font-weight: 600; overflow-wrap: anywhere; }
@@ -170,7 +169,7 @@ export const STYLES = `
 .ipymcp .mcp-badges { display: flex; flex-wrap: wrap; gap: 4px; }
 .ipymcp .mcp-badges:empty { display: none; }
 .ipymcp .mcp-warning { padding: 3px 8px; border-inline-start: 3px solid var(--mcp-ask); overflow-wrap: anywhere; background: var(--mcp-raised); white-space: pre-wrap; }
-.ipymcp .mcp-mismatch { flex: none; margin: 4px 8px; }
+.ipymcp .mcp-hindrance { flex: none; margin: 4px 8px; }
 .ipymcp .mcp-pre { margin: 2px 0; padding: 6px 8px; max-height: 320px; overflow: auto; font: 12px/1.45 var(--mcp-mono); white-space: pre-wrap; overflow-wrap: anywhere; background: var(--mcp-raised); color: inherit; border: 0; }
 .ipymcp .mcp-clipped { display: block; max-height: 120px; overflow: auto; white-space: pre-wrap; }
 .ipymcp .mcp-runner { border-top: 1px solid var(--mcp-line); padding-top: 8px; }
@@ -229,3 +228,7 @@ export const STYLES = `
   .ipymcp :focus-visible { outline-color: Highlight; }
 }
 `;
+
+/** How the panel looks: the page's own colours, where it says them. Pages style what is in an output as well, with more weight
+ * than one class has. */
+export const STYLES = RULES.replace(/\.ipymcp(?= )/g, ".ipymcp.ipymcp.ipymcp");

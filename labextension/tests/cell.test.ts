@@ -1,15 +1,19 @@
 import { waitFor } from "@testing-library/preact";
 import { afterEach, expect, test, vi } from "vitest";
 import { commTransport, render } from "../src/cell";
+import { PanelModel } from "../src/panelmodel";
 import stub from "../src/stub";
 
 class Model {
   readonly sent: unknown[] = [];
-  comm_live = true;
   private readonly listeners = new Map<string, Set<(...given: unknown[]) => void>>();
   constructor(private readonly traits: { [name: string]: unknown } = {}) {}
   get = (name: string): unknown => this.traits[name];
-  send = (content: unknown): void => void this.sent.push(content);
+  isDead = false;
+  send = (content: unknown): void => {
+    if (this.isDead) throw new Error("Cannot send");
+    this.sent.push(content);
+  };
   on = (event: string, listener: (...given: never[]) => void): void => {
     const all = this.listeners.get(event) ?? new Set();
     this.listeners.set(event, all.add(listener as never));
@@ -28,18 +32,43 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("messages go over the model, and a comm that ends closes the connection", () => {
+test("messages go over the model", () => {
   const model = new Model();
   const transport = commTransport(model);
-  const [heard, states]: [unknown[], string[]] = [[], []];
-  const leave = [transport.onMessage((message) => heard.push(message)), transport.onState(({ state }) => states.push(state))];
+  const heard: unknown[] = [];
+  const leave = transport.onMessage((message) => heard.push(message));
   model.say("msg:custom", { kind: "log" });
-  model.comm_live = false;
-  model.say("comm_live_update");
+  leave();
+  model.say("msg:custom", { kind: "log" });
   expect(heard).toEqual([{ kind: "log" }]);
-  expect(states).toEqual(["open", "closed"]);
-  for (const each of leave) each();
   expect(model.count).toBe(0);
+});
+
+test("a comm that ends closes the panel, one that lives on says hello again", () => {
+  vi.useFakeTimers();
+  const model = new Model();
+  const panel = new PanelModel(commTransport(model), { client: "cell" });
+  const state = (): string => panel.store.get().connection.state;
+  expect([state(), model.sent.length]).toEqual(["open", 1]);
+  model.say("comm_live_update");
+  expect(state()).toBe("closed");
+  vi.advanceTimersByTime(500);
+  expect([state(), model.sent.length]).toEqual(["open", 2]);
+
+  model.isDead = true;
+  model.say("comm_live_update");
+  model.say("comm_live_update");
+  vi.advanceTimersByTime(500);
+  expect(panel.store.get().connection).toEqual({ state: "closed", reason: "The kernel is gone. Run the cell again for a new panel." });
+  panel.close();
+  expect(model.count).toBe(0);
+});
+
+test("an intent over a dead comm fails with the reason", async () => {
+  const model = new Model();
+  const panel = new PanelModel(commTransport(model), { client: "cell" });
+  model.isDead = true;
+  await expect(panel.ask("stop_all", {})).rejects.toThrow("The kernel is gone. Run the cell again for a new panel.");
 });
 
 test("a model that names a server draws its card", () => {

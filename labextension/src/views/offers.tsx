@@ -19,7 +19,7 @@ type Kind = "resources" | "prompts";
 function useOffering(kind: Kind): { servers: Server[]; server: string; choose: (name: string) => void } {
   const all = useSelect((state) => state.servers);
   const servers = serversOf({ servers: all, calls: {}, questions: {} }).filter(
-    (each) => each.state === "ready" && (each[kind] ?? 0) > 0,
+    (each) => each.state === "ready" && each[kind] !== null,
   );
   const [chosen, choose] = useState("");
   const server = servers.some((each) => each.name === chosen) ? chosen : (servers[0]?.name ?? "");

@@ -51,7 +51,7 @@ export function Shell(): JSX.Element {
   };
   return (
     <div class="mcp-panel">
-      <Mismatch />
+      <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
@@ -82,7 +82,7 @@ export function Card({ name }: { name: string }): JSX.Element {
   const synced = useSelect((state) => state.synced);
   return (
     <div class="mcp-panel mcp-single">
-      <Mismatch />
+      <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
@@ -94,10 +94,11 @@ export function Card({ name }: { name: string }): JSX.Element {
   );
 }
 
-function Mismatch(): JSX.Element | null {
-  const text = useSelect(mismatch);
+/** What keeps the whole panel from working: nobody at the other end, or one who speaks another version. */
+function Hindrance(): JSX.Element | null {
+  const text = useSelect((state) => (state.connection.state === "closed" ? state.connection.reason : mismatch(state)));
   return text === null ? null : (
-    <p class="mcp-warning mcp-mismatch" role="alert">
+    <p class="mcp-warning mcp-hindrance" role="alert">
       {visible(text)}
     </p>
   );
@@ -139,12 +140,12 @@ function StatusLine(): JSX.Element {
     servers.length ? `${count(ready)} of ${count(servers.length)} ready` : "no servers",
     failed > 0 && `${count(failed)} failed`,
     state.hello && now === "view" && "looking only",
-    state.hello && now === "run" && "running only",
+    state.hello && now === "run" && "servers cannot be changed here",
   ];
   const link = {
     connecting: "connecting\u2026",
     busy: state.connection.reason ?? "",
-    closed: state.connection.reason ?? "",
+    closed: "not connected",
     open: state.waiting ? "the kernel is busy; it answers when it is free" : "",
   }[state.connection.state];
   return (
