@@ -57,7 +57,8 @@ function render({ model, el }: View): () => void {
   let wanted = true;
   if (!code.asked) ask(model, code);
   const slow = setTimeout(() => {
-    note.textContent = "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.";
+    note.textContent =
+      "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.";
     ask(model, code);
   }, PATIENCE);
   el.append(note);

@@ -59,7 +59,10 @@ test("a comm that ends closes the panel, one that lives on says hello again", ()
   model.say("comm_live_update");
   model.say("comm_live_update");
   vi.advanceTimersByTime(500);
-  expect(panel.store.get().connection).toEqual({ state: "closed", reason: "The kernel is gone. Run the cell again for a new panel." });
+  expect(panel.store.get().connection).toEqual({
+    state: "closed",
+    reason: "The kernel is gone. Run the cell again for a new panel.",
+  });
   panel.close();
   expect(model.count).toBe(0);
 });
@@ -75,7 +78,9 @@ test("a model that names a server draws its card", () => {
   const model = new Model({ server: "fs" });
   const el = document.createElement("div");
   const leave = render({ model, el });
-  expect(model.sent).toEqual([{ kind: "hello", version: 1, client: "cell", wants: ["servers", "calls", "questions"], server: "fs" }]);
+  expect(model.sent).toEqual([
+    { kind: "hello", version: 1, client: "cell", wants: ["servers", "calls", "questions"], server: "fs" },
+  ]);
   expect(el.querySelector("[role=tablist]")).toBeNull();
   leave();
   expect(el.childElementCount).toBe(0);
@@ -90,7 +95,7 @@ const code = (digest: string): DataView => {
 /** A blob's address cannot be imported outside of a browser: the same module by another one. */
 function importable(): void {
   vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => {
-    const text = (blob as Blob & { [key: string]: unknown }) as Blob;
+    const text = blob as Blob & { [key: string]: unknown } as Blob;
     return `data:text/javascript;base64,${btoa(written.get(text) ?? "")}`;
   });
 }
@@ -107,7 +112,10 @@ test("ten stubs ask for the code once, and all draw with it", async () => {
   globalThis.Blob = NotedBlob;
   importable();
   try {
-    const views = Array.from({ length: 10 }, () => ({ model: new Model({ library: "d1" }), el: document.createElement("div") }));
+    const views = Array.from({ length: 10 }, () => ({
+      model: new Model({ library: "d1" }),
+      el: document.createElement("div"),
+    }));
     const leave = views.map((view) => stub.render(view as never));
     expect(views.map((view) => view.model.sent.length)).toEqual([1, ...Array(9).fill(0)]);
     views[0]?.model.say("msg:custom", { kind: "library" }, [code("drawn")]);
@@ -138,6 +146,8 @@ test("a stub whose kernel does not answer says so, and asks by itself", () => {
   const leave = stub.render({ model: other, el } as never);
   vi.advanceTimersByTime(9000);
   expect(other.sent).toEqual([{ kind: "library" }]);
-  expect(el.textContent).toBe("The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.");
+  expect(el.textContent).toBe(
+    "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.",
+  );
   leave();
 });

@@ -116,7 +116,8 @@ function topOf(schema: Schema): Extract<Field, { kind: "object" }> {
   return { ...field, kind: "object", properties: [], rest: isObject(schema) && hasWords(schema) ? true : null };
 }
 
-const hasWords = (schema: JsonObject): boolean => ["anyOf", "oneOf", "allOf", "patternProperties"].some((key) => key in schema);
+const hasWords = (schema: JsonObject): boolean =>
+  ["anyOf", "oneOf", "allOf", "patternProperties"].some((key) => key in schema);
 
 const MOST = 20;
 
@@ -139,6 +140,8 @@ function Complaints({ errors }: { errors: ArgumentError[] }): JSX.Element {
 }
 
 function focusFirst(form: HTMLFormElement | null, errors: ArgumentError[]): void {
-  if (!form || !errors.length || !form.contains(document.activeElement)) return;
+  // From the button that was pressed; who is typing stays where they are.
+  const focused = document.activeElement;
+  if (!form || !errors.length || !focused?.matches("button") || !form.contains(focused)) return;
   form.querySelector<HTMLElement>(".mcp-field :is(input,select,textarea)[aria-invalid=true]")?.focus();
 }
