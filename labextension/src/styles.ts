@@ -83,6 +83,7 @@ const RULES = `
 .ipymcp .mcp-quiet { border-color: transparent; background: none; color: var(--mcp-link); padding: 0 2px; }
 .ipymcp .mcp-actions { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; padding: 6px 0; }
 .ipymcp .mcp-actions .mcp-actions { min-width: 0; max-width: 100%; flex-wrap: nowrap; }
+.ipymcp .mcp-form-head { display: flex; gap: 8px; justify-content: flex-end; min-height: 22px; margin-bottom: -6px; }
 .ipymcp .mcp-form > .mcp-actions { position: sticky; bottom: 0; background: var(--mcp-back); }
 .ipymcp .mcp-question .mcp-form > .mcp-actions { bottom: -8px; }
 .ipymcp .mcp-flush, .ipymcp .mcp-toolbar.mcp-flush { padding: 0; }
@@ -202,7 +203,7 @@ const RULES = `
 .ipymcp .mcp-bar > div { height: 100%; background: var(--mcp-brand); transition: width .2s; }
 .ipymcp .mcp-bar-open > div { width: 30%; animation: mcp-run 1.6s linear infinite; }
 @keyframes mcp-run { from { transform: translateX(-100%); } to { transform: translateX(340%); } }
-.ipymcp .mcp-running { flex: none; height: 112px; overflow-y: auto; }
+.ipymcp .mcp-running { flex: none; height: 136px; overflow-y: auto; }
 .ipymcp .mcp-running-call { padding: 6px 8px 0; }
 .ipymcp .mcp-about-row { flex: none; height: 44px; padding: 4px 8px; border-top: 1px solid var(--mcp-line); overflow: auto; overflow-wrap: anywhere; }
 .ipymcp .mcp-stream { background: var(--mcp-back); font: 11px/18px var(--mcp-mono); border-top: 1px solid var(--mcp-line); }

@@ -235,6 +235,14 @@ describe("a form", () => {
     expect(see.getByText("No arguments.")).toBeTruthy();
   });
 
+  test("a schema that names no arguments takes any", async () => {
+    const { see, sent, click } = form({ type: "object" });
+    click("Add a key");
+    type(await see.findByLabelText("Key 1"), "a");
+    type(await see.findByLabelText("value"), "[1]");
+    await soon(() => expect(sent()).toEqual({ a: [1] }));
+  });
+
   test("1,000 fields: the required and the first ones are drawn, any other is found by its name", async () => {
     const names = Array.from({ length: 1000 }, (_, index) => `field_${index}`);
     const schema = props(Object.fromEntries(names.map((name) => [name, { type: "string" }])), ["field_999"]);

@@ -324,7 +324,7 @@ describe("calls", () => {
     const kernel = demo();
     const { see, tab, click } = await show(kernel);
     kernel.patch({ calls: { 5: CALL } });
-    await waitFor(() => expect(see.getByRole("tab", { name: /^Calls/ }).textContent).toBe("Calls1"));
+    await waitFor(() => expect(see.getByRole("tab", { name: /^Calls/ }).textContent).toBe("Calls1 running"));
     tab("Calls");
     const running = see.getByRole("region", { name: "Running calls" });
     expect(running.textContent).toContain("demo.slow by a model");

@@ -213,6 +213,11 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
         onChange={changed}
         onSubmit={() => void run()}
         empty="It takes no arguments."
+        head={
+          <Button quiet onClick={reset}>
+            Reset
+          </Button>
+        }
       >
         <Button primary disabled={busy || isRunning || disabled} onClick={() => void run()}>
           Run
@@ -222,9 +227,6 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
         </Button>
         <Button disabled={busy} onClick={() => void insert("magic")}>
           Insert as %mcp line
-        </Button>
-        <Button quiet onClick={reset}>
-          Reset
         </Button>
       </SchemaForm>
       <div class="mcp-outcome" ref={outcome}>
