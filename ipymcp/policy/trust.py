@@ -85,10 +85,11 @@ class Trust:
 
     async def vary(self, original: ServerDefinition, typed: ServerDefinition) -> None:
         """What may run may also run as the user has changed it in a cell."""
-        if typed.source.scope not in ("project", "user") or not await self.allows(original):
+        try:
+            granted = await self._granted(await self.require(original))
+        except TrustError:
             return
-        digests = [await asyncio.to_thread(one.digest) for one in (original, typed)]
-        self._here[digests[1]] = await self._granted(digests[0]) or frozenset()
+        self._here[await asyncio.to_thread(typed.digest)] = granted or frozenset()
 
     async def require(self, definition: ServerDefinition) -> str:
         """Let a server be started that may be.

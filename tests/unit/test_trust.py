@@ -207,6 +207,14 @@ def test_what_is_typed_over_a_definition_changes_nothing_of_its_trust(database: 
     assert asyncio.run(trust.allows(typed))
 
 
+def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(database: Any) -> None:
+    trust, one = Trust(database, User()), definition(scope="user")
+    typed = one.replace(env={"LEVEL": "debug"})
+    asyncio.run(trust.vary(one, typed))
+    assert may_run(trust, typed) == ["fs"]
+    assert may_run(Trust(database, User()), one) == ["fs"]
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [("all", ["fs"]), (" ALL ", ["fs"]), ("none", []), ("{digest}", ["fs"]), ("{short}, abc", ["fs"]), ("", [])],
