@@ -409,10 +409,10 @@ class Host:
         await asyncio.to_thread(self._end_threads)
 
     def _end_threads(self) -> None:
-        self._close_state()
         self._reaper.close()
         self.loop.stop()
         self.handlers.stop()
+        self._close_state()  # they may have had something to keep
 
     def close_at_exit(self) -> None:
         """At the interpreter's exit: no process of ours is left, and it takes two seconds at most."""

@@ -131,6 +131,8 @@ class ServerSession:
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
             self.subscriptions = instead_of.subscriptions.move_to(self)
+        if self.state is State.NEEDS_TRUST:
+            self.last_error = ""  # to be asked was no failure
         self.error, self.is_lazy = None, False
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")

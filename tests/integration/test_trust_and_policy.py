@@ -122,6 +122,14 @@ def test_with_nobody_to_ask_a_projects_server_does_not_run(started: Start) -> No
     assert not marker.exists()
 
 
+def test_a_server_that_was_agreed_to_later_has_no_failure_to_show(started: Start) -> None:
+    kernel = started({"alpha": demo()})
+    run(kernel, LOAD + "%mcp load", "no")
+    assert "needs_trust" in (run(kernel, "%mcp").text or "")
+    run(kernel, "%mcp start alpha", "yes")
+    assert run(kernel, "print([mcp.servers['alpha'].state, mcp.servers['alpha'].error])").stdout == "['ready', '']\n"
+
+
 def test_papermill_fails_closed_and_goes_on_where_the_environment_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
