@@ -62,7 +62,7 @@ class Pinning:
         Raises:
             PolicyError: It is starting, and is not what the lock file says.
         """
-        tools = list(tools)
+        tools = list({tool.name: tool for tool in reversed([*tools])}.values())  # of two of one name, the first
         locked = self.lock.get(server)
         if locked is not None:
             differing = _differing(tools, locked)
@@ -80,6 +80,11 @@ class Pinning:
         self._changed[digest] = {tool.name: fingerprint(canonical(tool)) for tool in tools if tool.name in changed}
         self._tell()
         return list(changed)
+
+    def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
+        """Whether tools are not what a lock file says that this server must have."""
+        locked = self.lock.get(server)
+        return locked is not None and bool(_differing(list(tools), locked))
 
     async def refresh(self) -> None:
         """Another kernel may have been told to accept what has changed here, too."""

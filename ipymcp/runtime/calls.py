@@ -311,8 +311,13 @@ class Call(Generic[T]):
         self.started = self._heard = time.monotonic()
 
     def _has_room(self) -> bool:
-        client = self._client or self.session.require()
-        self._client = client
+        client = self._client
+        if client is None:
+            try:
+                client = self._client = self.session.require()
+            except McpError as error:
+                self._record(error)
+                raise
         if not client.queued or client.queued + len(self.arguments) <= MAX_QUEUED:
             return True
         if self.deadline() <= time.monotonic():
@@ -321,6 +326,7 @@ class Call(Generic[T]):
                 f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
                 hint=f"give it longer: timeout=…, or %mcp restart {self.session.name}",
             )
+            self._record(error)
             raise self._explain(error)
         return False
 

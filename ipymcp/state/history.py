@@ -114,7 +114,8 @@ class History:
         self._is_due = False
         self._since_pruned = 0
         self._pruned = float("-inf")
-        self._clock = time.time() - time.monotonic()
+        self._clock = 0.0
+        """What `time.time` is ahead of `time.monotonic`: more, whenever the machine has slept."""
 
     def add(self, record: Record) -> None:
         """A call is over; from any thread, at once."""
@@ -139,6 +140,7 @@ class History:
         while self._pending:
             records.append(self._pending.popleft())
         if records:
+            self._clock = time.time() - time.monotonic()
             self._database().post(lambda connection: self._write(connection, records))
 
     async def entries(

@@ -128,8 +128,10 @@ class Mcp(Live):
 
         began = None if since is None else moment(since)
         entries = await self._host.history.entries(server=server, tool=tool, failed=failed, since=began, limit=limit)
-        note = "no such calls" if not entries else f"the last {limit:,}" if len(entries) == limit else ""
-        return CallHistory(entries, note)
+        notes = ["no such calls" if not entries else f"the last {limit:,}" if len(entries) == limit else ""]
+        if self._host.history.lost:
+            notes.append(f"{self._host.history.lost:,} of this kernel were not kept: too many at once")
+        return CallHistory(entries, " · ".join(filter(None, notes)))
 
     @property
     def calls(self) -> list[Call[Any]]:

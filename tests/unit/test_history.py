@@ -119,6 +119,15 @@ def test_the_oldest_calls_go(history: History, monkeypatch: pytest.MonkeyPatch) 
     assert "ancient" not in names and "tool_99" in names
 
 
+def test_a_machine_that_slept_since_does_not_move_calls_into_the_past(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken = time.time() + 3600
+    monkeypatch.setattr(histories.time, "time", lambda: woken)
+    history.add(record())
+    assert abs(entries(history)[0].time - woken) < 60
+
+
 def test_the_listing_has_a_table_and_a_frame() -> None:
     listing = CallHistory([Entry(0.0, 0.5, "user", "fs", "read", 7, 14, "", "a.ipynb", 3, b"{}", None)])
     assert repr(listing).splitlines()[1].split() == [
