@@ -162,6 +162,24 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
             setup=(CONNECT, "seq 300"),
         ),
         Scenario(
+            "history",
+            "one call in a cell, with the history of calls off and on in turn",
+            ("ours",),
+            keeping(f"history {2 * calls}"),
+            (),
+            (Target("ratio", 1.03),),
+            setup=(CONNECT, "seq 300"),
+        ),
+        Scenario(
+            "check",
+            "may this call be made: microseconds, again and for the first time after a rule was made",
+            ("ours",),
+            keeping("check 20000"),
+            (),
+            (Target("us", 20), Target("first_us", 20)),
+            setup=(CONNECT,),
+        ),
+        Scenario(
             "concurrent",
             "100 calls at once",
             ("floor", "ours", "sdk", *PEERS),
@@ -253,7 +271,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
         ),
         Scenario(
             "config",
-            "20 config files of 200 servers in a folder and those above it: found, read and parsed in a fresh kernel",
+            "20 config files of 200 servers, some with comments: found, read and parsed in a fresh kernel",
             ("ours",),
             loading("config 20 200"),
             (),

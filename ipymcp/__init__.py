@@ -130,11 +130,11 @@ def host() -> Mcp:
     global _notebook
     with _lock:
         if _notebook is None:
-            from ipymcp.config.places import notebook_folder
+            from ipymcp.config.places import notebook_file
             from ipymcp.runtime.host import Host
             from ipymcp.tools.face import Mcp
 
-            _notebook = Mcp(Host(notebook_folder(_told_by_front_end())))
+            _notebook = Mcp(Host(notebook=notebook_file(_told_by_front_end())))
         return _notebook
 
 

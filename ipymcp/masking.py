@@ -25,7 +25,7 @@ _MOST_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
 _SECRET_NAME = re.compile(
     r"(?:passw(?:or)?d|passphrase|(?:^|[_-])(?:token|secret|pass|credentials?|authorization|bearer|auth|cookie|pat|dsn|jwt"
-    r"|sig|signature|connection[_-]?string|(?:api|access|secret|private)keys?))(?:_?\d+|[_-](?:value|base64|b64))?$"
+    r"|sig|signature|connection[_-]?string|(?:api|access|secret|private)keys?))(?:_?\d+|[_-](?:value|header|base64|b64))?$"
     r"|[_-]pwd$|(?:^|(?<!public)[_-])key(?:_?\d+)?$",
     re.IGNORECASE,
 )
@@ -78,11 +78,13 @@ class Masks:
         return len(self._forms[0]) if self._forms else 0
 
     def json(self, value: Any) -> Any:
-        """A JSON value with every text in it masked."""
+        """A JSON value with every text in it masked, and every number that is a secret."""
         if not self._forms:
             return value
         if isinstance(value, str):
             return self(value)
+        if type(value) is int or type(value) is float:
+            return LABEL if str(value) in self._values else value
         if isinstance(value, dict):
             return {self.json(key): self.json(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
         if isinstance(value, list | tuple):

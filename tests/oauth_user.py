@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth.fetch import fetch
 from ipymcp.protocol.oauth.provider import OAuth
 from ipymcp.protocol.oauth.settings import LoginRequest, OAuthSettings
 from ipymcp.protocol.oauth.store import MemoryTokenStore, TokenStore
+from tests.servers.oauth_server import OAuthServer
 
 
 class ScriptedUser:
@@ -81,3 +83,12 @@ async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx
             if not await authorizer.challenged(answer.status_code, challenges, headers):
                 return answer
     raise AssertionError("it goes round for ever")
+
+
+def refused(server: OAuthServer, **settings: Any) -> AuthError:
+    """Send one request, and see that it is refused: one line, a hint, no secret."""
+    with pytest.raises(AuthError) as caught:
+        asyncio.run(send(oauth(server.url, **settings), server.url))
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+    return caught.value

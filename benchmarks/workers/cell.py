@@ -43,11 +43,14 @@ def load_servers(shell: Any, before: list[asyncio.AbstractEventLoop], count: int
 
 
 def find_config(files: int, servers: int) -> Sample:
-    """Discover and parse: so many files, in a folder and those above it, of so many servers."""
+    """Discover and parse: so many files, in a folder and those above it, of so many servers.
+
+    The first import of what does it is counted apart: a session pays it once, at its first `%mcp` line that reads.
+    """
     import os
 
-    from ipymcp.config.discovery import PROJECT_FILES, candidates, discover
-
+    with Stopwatch() as importing:
+        from ipymcp.config.discovery import PROJECT_FILES, candidates, discover
     with tempfile.TemporaryDirectory() as top:
         names = PROJECT_FILES[:5]
         folder = Path(top, *map(str, range(files // len(names))))
@@ -59,11 +62,12 @@ def find_config(files: int, servers: int) -> Sample:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 definition = {"command": "npx", "args": ["-y", "${A:-b}"], "env": {"TOKEN": "${env:TOKEN}"}}
                 own = {f"{place.name}-{name}-{number}": definition for number in range(servers // files)}
-                file.write_text(json.dumps({"mcpServers": own}), encoding="utf-8")
+                note = "// VS Code's own have comments\n" if "vscode" in name else ""
+                file.write_text(note + json.dumps({"mcpServers": own}), encoding="utf-8")
         with Stopwatch() as watch:
             found = discover(candidates(os.fspath(folder), {}, ()))
     expect((len(found.files), len(found.definitions)) == (files, servers), f"{len(found.files)} files")
-    return watch.per(1)
+    return {**watch.per(1), "import_ms": importing.wall * 1e3}
 
 
 def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:
@@ -78,6 +82,41 @@ def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:
         shell.run_line_magic("mcp", f"load big -- {line} --tools {tools};")
     grown = resident_mb() - base
     return {**watch.per(1), "build_ms": (watch.wall - small.wall) * 1e3, "mb": grown}
+
+
+def history_cost(mcp: Any, count: int) -> Sample:
+    """Synchronous calls with the history off and on, in turn, so many that what came is written meanwhile."""
+    history = mcp._host.history
+    wall: dict[str, float] = {"off": 0.0, "sizes": 0.0}
+    cpu = dict(wall)
+    for mode in ("off", "sizes", "sizes", "off"):
+        history.mode = mode
+        with Stopwatch() as watch:
+            for _ in range(count):
+                mcp.light.echo(ECHO).text  # noqa: B018
+        wall[mode] += watch.wall / 2 / count * 1e3
+        cpu[mode] += watch.cpu / 2 / count * 1e3
+    expect(mcp.history(limit=count).entries[0].tool == "echo", "history")
+    ratios = {"ratio": wall["sizes"] / wall["off"], "cpu_ratio": cpu["sizes"] / cpu["off"]}
+    return {"wall_ms": wall["sizes"], "cpu_ms": cpu["sizes"], **ratios}
+
+
+def policy_check(mcp: Any, count: int) -> Sample:
+    """The check of one call, in microseconds: as it is call after call, and the first after a rule was made."""
+    host = mcp._host
+    session, policy = host.sessions["light"], host.guard.policy
+    entry = session.catalog.tools["echo"]
+    rights = session.rights
+    with Stopwatch() as again:
+        for _ in range(count):
+            policy.check(entry, rights, "user")
+    first = 0.0
+    for _ in range(count // 10):
+        policy.pins = "models"  # as any change does, this makes what is known stale
+        with Stopwatch() as watch:
+            policy.check(entry, rights, "model")
+        first += watch.wall
+    return {"us": again.wall / count * 1e6, "first_us": first / (count // 10) * 1e6}
 
 
 def tab_inside(shell: Any) -> Sample:

@@ -87,6 +87,10 @@ def run(kernel: Kernel, line: str) -> Sample:
     if word == "servers":
         load = f"cell.load_servers(get_ipython(), ours.before, {int(arguments[0])}, {arguments[1:]!r})"
         return kernel.cell(f"answer = json.dumps({load})")
+    if word == "history":
+        return kernel.cell(f"answer = json.dumps(cell.history_cost(ours.mcp, {int(arguments[0])}))")
+    if word == "check":
+        return kernel.cell(f"answer = json.dumps(cell.policy_check(ours.mcp, {int(arguments[0])}))")
     if word == "config":
         return kernel.cell(f"answer = json.dumps(cell.find_config({int(arguments[0])}, {int(arguments[1])}))")
     if word == "concurrent":
@@ -97,6 +101,7 @@ def run(kernel: Kernel, line: str) -> Sample:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["IPYTHONDIR"] = folder  # nobody's start-up files
+        os.environ["IPYMCP_STATE_DIR"] = folder  # nor anybody's history
         kernel = Kernel()
         try:
             while (line := sys.stdin.readline().strip()) not in ("", "quit"):

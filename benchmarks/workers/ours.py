@@ -50,13 +50,13 @@ class Ours:
     def __init__(self) -> None:
         self.before = running_loops()
         self._stack = ExitStack()
-        self._mcp: Any = None
+        self.mcp: Any = None
 
     def run(self, line: str) -> Sample:
         word, *arguments = line.split()
         if word == "connect":
             with Stopwatch() as watch:
-                self._mcp = self._open(arguments[1:])
+                self.mcp = self._open(arguments[1:])
             return watch.per(1)
         if word == "seq":
             return self.sequential(int(arguments[0]))
@@ -76,7 +76,7 @@ class Ours:
         return self._stack.enter_context(ipymcp.connect({"light": light}))
 
     def sequential(self, count: int) -> Sample:
-        mcp = self._mcp
+        mcp = self.mcp
         expect(mcp.light.echo(ECHO).text == ECHO, "echo")
         with Stopwatch() as watch:
             for _ in range(count):
@@ -84,7 +84,7 @@ class Ours:
         return watch.per(count)
 
     async def concurrent(self, count: int, at_once: int) -> Sample:
-        mcp = self._mcp
+        mcp = self.mcp
         with Stopwatch() as watch:
             for _ in range(count // at_once):
                 results = await asyncio.gather(*[mcp.light.echo.aio(ECHO) for _ in range(at_once)])
@@ -97,9 +97,9 @@ class Ours:
         stall.start()
         with Stopwatch() as watch:
             if kind == "text":
-                value = self._mcp.light.text(megabytes).text
+                value = self.mcp.light.text(megabytes).text
             else:
-                value = self._mcp.light.rows(megabytes).data["rows"]
+                value = self.mcp.light.rows(megabytes).data["rows"]
         longest = stall.stop()
         check_payload(value, megabytes, kind)
         return payload_sample(watch, megabytes, base, longest)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.variables import Reference, in_folder, mapped, respelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-__all__ = ["TARGETS", "Exported", "adopted", "as_own", "exported"]
+__all__ = ["SETTINGS", "TARGETS", "Exported", "adopted", "as_own", "exported"]
 
+_GLOB = re.compile(r"[*?\[]")
 _NOT_VALUES = frozenset({"name", "source", "extra", "inputs"})
+_PLAIN = ServerDefinition(name="")
+SETTINGS = {key: getattr(_PLAIN, key) == {} for key in ServerDefinition.__struct_fields__ if key not in _NOT_VALUES}
+"""The keys of a definition in ipymcp's own file, and whether each holds a table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """How a host writes servers."""
 
     table: str = "mcpServers"
@@ -39,14 +44,28 @@ class Target:
     variables: str = ""
     """How it writes variables: `dollar`, `env`, `brace`, or not at all."""
     milliseconds: bool = False
+    login: str = ""
+    """The key of a client registered beforehand."""
+    logins: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What it calls the values of that, by ours."""
+    includes: str = ""
+    """The key that lists the only tools there are."""
+    excludes: str = ""
+    """The key that lists tools there are not."""
 
 
+_OAUTH = {"client_id": "clientId", "client_secret": "clientSecret", "scopes": "scopes"}
 _CLINE_WORDS = {"stdio": "stdio", "http": "streamableHttp", "sse": "sse"}
 TARGETS: Mapping[str, Target] = {
     "claude-desktop": Target(words={"stdio": "stdio"}),
-    "claude-code": Target(kind="type", variables="dollar"),
+    "claude-code": Target(kind="type", variables="dollar", login="oauth", logins={"client_id": "clientId"}),
     "vscode": Target(table="servers", kind="type", names={"cwd": "cwd", "env_file": "envFile"}, variables="env"),
-    "cursor": Target(names={"env_file": "envFile"}, variables="env"),
+    "cursor": Target(
+        names={"env_file": "envFile"},
+        variables="env",
+        login="auth",
+        logins={"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"},
+    ),
     "cline": Target(
         kind="type",
         words=_CLINE_WORDS,
@@ -60,11 +79,25 @@ TARGETS: Mapping[str, Target] = {
         command_list=True,
         names={"env": "environment", "disabled": "enabled"},
         variables="brace",
+        login="oauth",
+        logins={**_OAUTH, "scopes": "scope"},
     ),
     "gemini": Target(
-        urls={"http": "httpUrl"}, names={"cwd": "cwd", "timeout": "timeout"}, variables="dollar", milliseconds=True
+        urls={"http": "httpUrl"},
+        names={"cwd": "cwd", "timeout": "timeout"},
+        variables="dollar",
+        milliseconds=True,
+        login="oauth",
+        logins=_OAUTH,
+        includes="includeTools",
+        excludes="excludeTools",
     ),
-    "windsurf": Target(urls={"http": "serverUrl", "sse": "serverUrl"}, names={"disabled": "disabled"}, variables="env"),
+    "windsurf": Target(
+        urls={"http": "serverUrl", "sse": "serverUrl"},
+        names={"disabled": "disabled"},
+        variables="env",
+        excludes="disabledTools",
+    ),
     "jupyter-ai": Target(table="mcp_servers", listed=True, kind="type", words={"stdio": "stdio", "http": "http"}),
     "jupyter-mcp-manager": Target(
         table="mcp_servers",
@@ -79,8 +112,7 @@ TARGETS: Mapping[str, Target] = {
 """The hosts whose documents can be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """Definitions as a document of another host."""
 
     document: Mapping[str, Any]
@@ -91,11 +123,11 @@ class Exported:
 def as_own(definition: ServerDefinition) -> dict[str, Any]:
     """A definition as ipymcp's own file has it: what differs from the defaults, and the unknown keys."""
     values: dict[str, Any] = {}
-    plain = ServerDefinition(name="")
-    for key in ServerDefinition.__struct_fields__:
+    for key in SETTINGS:
         value = getattr(definition, key)
-        if key not in _NOT_VALUES and value != getattr(plain, key):
-            values[key] = json.loads(msgspec.json.encode(value))
+        if value != getattr(_PLAIN, key):
+            whole = isinstance(value, float) and value.is_integer()
+            values[key] = int(value) if whole else json.loads(msgspec.json.encode(value))
     if values.get("transport") == ("stdio" if definition.url is None else "http"):
         del values["transport"]
     if values.get("max_timeout") == definition.timeout > 600:
@@ -178,11 +210,11 @@ class _Writing:
         return values
 
     def _add_rest(self, values: dict[str, Any]) -> None:
-        own = as_own(self._definition)
+        own = as_own(self._definition.replace(extra={}))
         lost: list[str] = []
-        for key in (
-            own.keys() - {"command", "args", "env", "url", "headers", "transport"} - self._definition.extra.keys()
-        ):
+        for key in own.keys() - {"command", "args", "env", "url", "headers", "transport"}:
+            if (key == "auth" and self._add_login(values)) or (key == "tools" and self._add_tools(values)):
+                continue
             theirs = self._target.names.get(key)
             if theirs is None:
                 lost.append(key)
@@ -192,8 +224,45 @@ class _Writing:
                 values[theirs] = int(own[key] * 1000) if self._target.milliseconds else own[key]
             else:
                 values[theirs] = own[key]
+        self._add_extra(values)
         if lost:
             self.notes.append(f"{self._name}: {self._host} has no {', '.join(sorted(lost))}")
+
+    def _add_login(self, values: dict[str, Any]) -> bool:
+        """Whether the host has room for all of it."""
+        auth, names = self._definition.auth, self._target.logins
+        if auth["type"] != "oauth" or not auth.keys() <= {"type", *names}:
+            return False
+        login = {theirs: auth[own] for own, theirs in names.items() if own in auth}
+        if "scope" in login:
+            login["scope"] = " ".join(login["scope"])
+        values[self._target.login] = login
+        return True
+
+    def _add_tools(self, values: dict[str, Any]) -> bool:
+        """Whether the host has room for all of it: it knows tools that are there, and tools that are not."""
+        rules, target = dict(self._definition.tools), self._target
+        is_list = next(iter(rules)) == "*" and rules.pop("*") == "deny"
+        included = [name for name, rule in rules.items() if rule == "ask"] if is_list else []
+        excluded = [name for name, rule in rules.items() if rule == "deny"]
+        named = len(included) + len(excluded) == len(rules) and not any(map(_GLOB.search, rules))
+        if not named or (is_list and not target.includes) or (excluded and not target.excludes):
+            return False
+        if is_list:
+            values[target.includes] = included
+        if excluded:
+            values[target.excludes] = excluded
+        return True
+
+    def _add_extra(self, values: dict[str, Any]) -> None:
+        """The keys that ipymcp does not know; those that one host alone has go back to it."""
+        for key, value in self._definition.extra.items():
+            host, dot, theirs = key.partition(".")
+            if not dot or host not in TARGETS:
+                inner = values.get(key)
+                values[key] = {**inner, **value} if isinstance(inner, dict) and isinstance(value, Mapping) else value
+            elif host == self._host:
+                values[theirs] = value
 
     def _spell(self, one: Reference) -> str:
         style = self._target.variables

@@ -140,10 +140,11 @@ class _Reading:
     def read_tools(self) -> None:
         """Lists of tools that are there, or are not."""
         rules: dict[str, str] = {}
-        included = self._names_of_tools("includeTools")
-        if included is not None:
+        key = "tools" if isinstance(self.values.get("tools"), list) else "includeTools"  # a list: GitHub Copilot's
+        included = self._names_of_tools(key)
+        if included is not None and "*" not in included:
             rules = {"*": "deny", **dict.fromkeys(included, "ask")}
-            self.names["tools"] = "includeTools"
+            self.names["tools"] = key
         for key in _DENIED:
             denied = self._names_of_tools(key)
             if denied:
@@ -220,6 +221,7 @@ class _Reading:
         timeout = self.values.get("timeout")
         if isinstance(timeout, int | float) and not isinstance(timeout, bool):
             self.values["timeout"] = timeout / 1000
+            self.names["timeout"] = "timeout"  # called the same, it says something else
         for key in ("env", "headers"):
             table = self.values.get(key)
             if isinstance(table, Mapping):

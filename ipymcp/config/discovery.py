@@ -8,9 +8,10 @@ project: it is not looked into.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.files import load, load_if_there
@@ -54,8 +55,7 @@ Stamp = tuple[int, int, int] | None
 """What changes with a file: its time, size and number; None where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A file that may define servers."""
 
     path: Path
@@ -64,8 +64,7 @@ class Candidate:
     """The folder that its servers belong to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """What was found."""
 
     servers: Mapping[str, ServerDefinition | ConfigError]

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from ipymcp.config.definition import Source
-from ipymcp.config.formats import SHAPE, definitions
-from ipymcp.config.shapes import is_document
+from ipymcp.config.formats import SHAPE, definitions, entries
+from ipymcp.config.shapes import no_shape
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import Scope, ServerDefinition
 
-__all__ = ["Document", "from_mapping", "load", "load_if_there", "read", "read_env_file"]
+__all__ = ["Document", "decode", "from_mapping", "load", "load_if_there", "read", "read_each", "read_env_file"]
 
 MAX_BYTES = 10_000_000
 JSON5_MAX_BYTES = 200_000
-"""Beyond it comments and trailing commas are not tried: the JSON5 reader takes seconds."""
+"""Beyond it single quotes and names without quotes are not tried: the JSON5 reader takes seconds."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
+_UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
 _ASSIGNMENT = re.compile(
     r"""(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*=\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?""",
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """What a file holds."""
 
     text: str
@@ -52,13 +53,29 @@ def read(path: str | os.PathLike[str], scope: Scope = "named") -> dict[str, Serv
     return definitions(load(file).data, Source(scope=scope, file=str(file), folder=str(file.parent)))
 
 
+def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
+    """The same of a file that is known, with what is wrong with a definition in its place.
+
+    That has the empty name where it has none to be used.
+
+    Raises:
+        ConfigError: The file as a whole cannot be used.
+    """
+    assert source.file is not None
+    document = load(Path(source.file)).data
+    read = entries(document, source)
+    if read is None:
+        raise no_shape(document, source.file)
+    return dict(read)
+
+
 def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str, ServerDefinition]:
     """The servers of a mapping from name to definition, or of a whole document such as `{"mcpServers": {…}}`.
 
     Raises:
         ConfigError: As `read`, with the scope in the file's place.
     """
-    return definitions(table, Source(scope=scope), bare=not is_document(table))
+    return definitions(table, Source(scope=scope), bare=True)
 
 
 def load(file: Path, *, owners: frozenset[int] | None = None) -> Document:
@@ -83,7 +100,7 @@ def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> Docume
     text = _text(file, owners)
     if text is None:
         return None
-    data, is_plain = _decode(text, file)
+    data, is_plain = decode(text, str(file))
     return Document(text, data, is_plain)
 
 
@@ -166,42 +183,61 @@ def _user(number: int) -> str:
         return f"uid {number}"
 
 
-def _decode(text: str, file: Path) -> tuple[Any, bool]:
-    """The data, and whether plain JSON was enough."""
+def decode(text: str, origin: str) -> tuple[Any, bool]:
+    """The data, and whether plain JSON was enough.
+
+    Args:
+        text: JSON, perhaps with comments and trailing commas.
+        origin: What errors begin with.
+
+    Raises:
+        ConfigError: It is none. The message names line and column.
+    """
     if not text.strip():
-        raise ConfigError(f"{file}: is empty", hint=SHAPE)
+        raise ConfigError(f"{origin}: is empty", hint=SHAPE)
 
     def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         table: dict[str, Any] = {}
         for key, value in pairs:
             if key in table:
-                raise ConfigError(f'{file}: "{key}" is defined twice in one object', hint="keep one of the two")
+                raise ConfigError(f'{origin}: "{key}" is defined twice in one object', hint="keep one of the two")
             table[key] = value
         return table
 
     try:
         return json.loads(text, object_pairs_hook=once), True
+    except json.JSONDecodeError:
+        pass
+    except RecursionError:
+        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+
+    from ipymcp.config.comments import without_comments
+
+    try:
+        return json.loads(without_comments(text), object_pairs_hook=once), False
     except json.JSONDecodeError as error:
         if len(text) > JSON5_MAX_BYTES:
-            raise _syntax_error(file, error.lineno, error.colno, error.msg) from None
+            raise _syntax_error(origin, error.lineno, error.colno, error.msg) from None
         strict = error
     except RecursionError:
-        raise ConfigError(f"{file}: nested too deeply", hint=SHAPE) from None
+        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
 
-    import json5  # only where plain JSON has failed: it is slow to import and to read
+    import json5  # only where all else has failed: it is slow to import and to read
 
     try:
         return json5.loads(text, object_pairs_hook=once), False
     except RecursionError:
-        raise ConfigError(f"{file}: nested too deeply", hint=SHAPE) from None
+        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
     except ValueError as error:
         match = _JSON5_ERROR.fullmatch(str(error))
         if match is None:
-            raise _syntax_error(file, strict.lineno, strict.colno, strict.msg) from None
-        raise _syntax_error(file, int(match[1]), int(match[3]), match[2]) from None
+            raise _syntax_error(origin, strict.lineno, strict.colno, strict.msg) from None
+        raise _syntax_error(origin, int(match[1]), int(match[3]), match[2]) from None
 
 
-def _syntax_error(file: Path, line: int, column: int, reason: str) -> ConfigError:
-    printable = reason if reason.isprintable() else "Unexpected line break"
+def _syntax_error(origin: str, line: int, column: int, reason: str) -> ConfigError:
+    found = _UNEXPECTED.fullmatch(reason)
+    if found is not None:
+        reason = f"unexpected {found[1]!r}" if found[1].isprintable() else "unexpected line break"
     hint = "look there, and just before, for a missing comma, quote or bracket"
-    return ConfigError(f"{file}, line {line}, column {column}: not JSON: {printable}", hint=hint)
+    return ConfigError(f"{origin}, line {line}, column {column}: not JSON: {reason}", hint=hint)

@@ -35,7 +35,7 @@ def definitions(document: object, source: Source, *, bare: bool = False) -> dict
     Args:
         document: Decoded.
         source: Where it stands; errors begin with it.
-        bare: It is no document but an object from name to definition.
+        bare: It may also be an object from name to definition in which nothing looks like servers.
 
     Raises:
         ConfigError: It has no known shape, or a value is of the wrong kind. The message names document and key.
@@ -61,9 +61,10 @@ def entries(
     Raises:
         ConfigError: The document as a whole cannot be used.
     """
-    shape = bare_shape(document, str(source)) if bare else shape_of(document, str(source))
-    if shape is None:
+    shape = shape_of(document, str(source))
+    if shape is None and not bare:
         return None
+    shape = shape or bare_shape(document, str(source))
     read: list[tuple[str, ServerDefinition | ConfigError]] = []
     for written in shape.written:
         if isinstance(written, ConfigError):

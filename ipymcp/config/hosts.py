@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.files import load_if_there
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["HOSTS", "Found", "read_host"]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a host's files define."""
 
     definitions: Mapping[str, ServerDefinition]

@@ -1,4 +1,4 @@
-"""Where things lie: the notebook's folder, the user's own config file, what ipymcp keeps for itself."""
+"""Where things lie: the notebook, the user's own config file, what ipymcp keeps for itself."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["notebook_folder", "own_files", "state_folder", "user_file"]
+__all__ = ["notebook_file", "own_files", "state_folder", "user_file"]
 
 _NAME = os.path.join("ipymcp", "mcp.json")
 
 
-def notebook_folder(file: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """The folder of the notebook that this kernel belongs to; where that is not known, the working folder.
+def notebook_file(told: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The path of the notebook that this kernel belongs to, where that is known.
 
     Args:
-        file: The notebook's path, where the front end (VS Code) has told it.
-        environ: Jupyter's server gives the notebook's path as `JPY_SESSION_NAME`.
+        told: It, where the front end (VS Code) has told it.
+        environ: Jupyter's server gives it as `JPY_SESSION_NAME`.
     """
-    for notebook in (file, environ.get("JPY_SESSION_NAME")):
-        folder = os.path.dirname(notebook) if notebook else ""
-        if os.path.isabs(folder) and os.path.isdir(folder):
-            return os.path.normpath(folder)
-    return os.getcwd()
+    for path in (told, environ.get("JPY_SESSION_NAME")):
+        if path and os.path.isabs(path) and os.path.isdir(os.path.dirname(path)):
+            return os.path.normpath(path)
+    return None
 
 
 def user_file() -> str:

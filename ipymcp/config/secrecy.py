@@ -6,7 +6,7 @@ Behind a mask nothing may hide: what a shell would run is shown, whatever it is 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ipymcp.masking import looks_secret
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["masked", "masked_args", "masked_definition"]
+__all__ = ["HEADER", "SECRET_VALUE", "masked", "masked_args", "masked_definition"]
 
-_SECRET_VALUE = re.compile(
+SECRET_VALUE: Final = re.compile(
+    r"(?<![\w@.-])(?<!://)"  # a server's name may not hide
     r"(gh[pousr]_|github_pat_|glpat-|sk-|sk_live_|rk_live_|pk_live_|xox[abprs]-|AKIA|ASIA|AIza|ya29\.|npm_|hf_|pypi-|dop_v1_"
     r"|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.~+/=-]{8,}|-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+"
 )
+"""Tokens that are known by how they begin, and private keys."""
+HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(\s*)(?!//)(.+)")
+"""A header as an argument."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s:]*:([^/@\s]+)(?=@)")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&\s]+)=([^&\s#]+)")
 _RANDOM = re.compile(r"(?<![\w/.@-])(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])")
@@ -39,11 +43,13 @@ def masked(text: str, name: str = "") -> str:
     """
     if name and looks_secret(name):
         return "".join(part if _VARIABLE.fullmatch(part) else _hidden(part) for part in _VARIABLE.split(text))
+    if (header := HEADER.fullmatch(text)) is not None and looks_secret(header[1]):
+        return f"{header[1]}:{header[2]}{masked(header[3], header[1])}"
     text = _USERINFO.sub(lambda match: match[0].replace(match[1], masked(match[1], "password")), text)
     text = _PARAMETER.sub(
         lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0], text
     )
-    text = _SECRET_VALUE.sub(lambda match: _dots(match[0]), text)
+    text = SECRET_VALUE.sub(lambda match: _dots(match[0]), text)
     return _RANDOM.sub(lambda match: _dots(match[0]), text)
 
 

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ipymcp.config.secrecy import HEADER, SECRET_VALUE
 from ipymcp.masking import looks_secret
 
 if TYPE_CHECKING:
@@ -37,20 +38,33 @@ def secret_variables(env: Mapping[str, str]) -> Iterator[str]:
     """The values of variables whose names look secret, and passwords in URLs. Paths are none: they hold, not are."""
     for name, value in env.items():
         if looks_secret(name) and not (os.path.isabs(value) and os.path.exists(value)):
-            yield value
-        elif "://" in value:
-            yield from _of_url(value)
+            yield from _of_value(value)
+        else:
+            yield from _of_text(value)
 
 
 def _of_headers(headers: Mapping[str, str]) -> Iterator[str]:
     for name, value in headers.items():
         if not looks_secret(name) and not name.lower().endswith("authorization"):
             continue
-        yield value
-        scheme, _, credentials = value.partition(" ")
+        yield from _of_value(value)
+
+
+def _of_value(value: str) -> Iterator[str]:
+    """A secret, and without the word before it: `Bearer …`, `Basic …`."""
+    yield value
+    scheme, has_scheme, credentials = value.partition(" ")
+    if has_scheme:
         yield credentials.strip()
-        if scheme.lower() == "basic":
-            yield from _of_basic(credentials)
+    if scheme.lower() == "basic":
+        yield from _of_basic(credentials)
+
+
+def _of_text(text: str) -> Iterator[str]:
+    """Secrets within what is none by its name: tokens that are known by how they begin, and passwords in URLs."""
+    yield from (found[0] for found in SECRET_VALUE.finditer(text))
+    if "://" in text:
+        yield from _of_url(text)
 
 
 def _of_basic(credentials: str) -> Iterator[str]:
@@ -61,17 +75,21 @@ def _of_basic(credentials: str) -> Iterator[str]:
 
 
 def _of_arguments(args: Sequence[str]) -> Iterator[str]:
-    """`--api-key VALUE` and `--api-key=VALUE`."""
+    """`--api-key VALUE`, `--api-key=VALUE`, and `--header "Authorization: Bearer VALUE"`."""
     for index, argument in enumerate(args):
         name, has_value, value = argument.partition("=")
-        if "://" in argument:
-            yield from _of_url(value or argument)
+        yield from _of_text(value if "://" in value else argument)
+        header = HEADER.fullmatch(argument)
+        if header is None and "://" not in name:
+            header = HEADER.fullmatch(value)
+        if header is not None:
+            yield from _of_headers({header[1]: header[3]})
         if not looks_secret(name.lstrip("-")):
             continue
         if has_value:
-            yield value
+            yield from _of_value(value)
         elif name.startswith("-") and index + 1 < len(args):
-            yield args[index + 1]
+            yield from _of_value(args[index + 1])
 
 
 def _of_url(url: str) -> Iterator[str]:

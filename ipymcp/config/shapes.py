@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
+
+from msgspec import Struct
 
 from ipymcp.config.values import found
 from ipymcp.errors import ConfigError
 
-__all__ = ["SHAPE", "Shape", "Written", "bare_shape", "is_document", "is_name", "no_shape", "shape_of"]
+__all__ = ["SHAPE", "Shape", "Written", "bare_shape", "is_name", "is_server", "no_shape", "shape_of"]
 
 SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 _REACHED = ("command", "url", "serverUrl", "httpUrl", "transport")
@@ -26,8 +27,7 @@ _TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "ser
 _MENTIONED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """One server as a document has it."""
 
     name: str
@@ -36,8 +36,7 @@ class Written:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What a document holds."""
 
     host: str
@@ -63,7 +62,7 @@ def shape_of(document: object, origin: str) -> Shape | None:
     table = cast("Mapping[str, Any]", document)
     inputs = _inputs(table)
     for key, host in _TABLES.items():
-        if key in table and not (key != "mcpServers" and _is_server(table[key])):
+        if key in table and not (key != "mcpServers" and is_server(table[key])):
             written = tuple(_written(table[key], key, origin))
             if key == "mcpServers" and os.path.basename(os.path.dirname(origin)) == ".gemini":
                 host = "gemini"
@@ -73,13 +72,13 @@ def shape_of(document: object, origin: str) -> Shape | None:
         listed = cast("Mapping[str, object]", settings)["mcp_servers"]
         return Shape("jupyter", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
     inner = table.get("mcp")
-    if isinstance(inner, Mapping):
+    if isinstance(inner, Mapping) and not is_server(cast("object", inner)):
         held = cast("Mapping[str, Any]", inner)
-        if isinstance(held.get("servers"), Mapping) and not _is_server(held["servers"]):
+        if isinstance(held.get("servers"), Mapping) and not is_server(held["servers"]):
             return Shape("vscode", tuple(_written(held["servers"], "mcp.servers", origin)), _inputs(held))
-        if not any(_is_server(table[name]) for name in table if name != "mcp"):
+        if not any(is_server(table[name]) for name in table if name != "mcp"):
             return Shape("opencode", tuple(_written(held, "mcp", origin)), {})
-    if any(_is_server(value) for value in table.values()):
+    if any(is_server(value) for value in table.values()):
         return bare_shape(table, origin)
     return None
 
@@ -91,11 +90,6 @@ def bare_shape(table: object, origin: str) -> Shape:
         ConfigError: It is no object.
     """
     return Shape("flat", tuple(_written(table, "", origin)), {})
-
-
-def is_document(table: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a whole document, and not one from name to definition."""
-    return any(key in table and not _is_server(table[key]) for key in _TABLES)
 
 
 def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
@@ -145,7 +139,8 @@ def is_name(name: object) -> TypeGuard[str]:
     return isinstance(name, str) and bool(name.strip()) and name.isprintable()
 
 
-def _is_server(value: object) -> bool:
+def is_server(value: object) -> bool:
+    """Whether an object is one server's, and no table of them."""
     if not isinstance(value, Mapping):
         return False
     values = cast("Mapping[str, object]", value)

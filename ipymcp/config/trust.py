@@ -31,7 +31,7 @@ def wanted_secrets(definition: ServerDefinition) -> tuple[str, ...]:
 
 def _parts(definition: ServerDefinition) -> Iterator[tuple[str, str]]:
     if definition.command is not None:
-        yield "runs", shlex.join([masked(definition.command), *masked_args(definition.args)])
+        yield "runs", shlex.join([definition.command, *masked_args(definition.args)])
         yield "in", definition.cwd or definition.source.folder or "a folder of its own"
     if definition.url is not None:
         yield "connects to", f"{masked(definition.url)} ({definition.transport})"

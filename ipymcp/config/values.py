@@ -8,7 +8,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from ipymcp.config.secrecy import masked
 from ipymcp.errors import ConfigError
+from ipymcp.masking import looks_secret
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import Source
@@ -26,9 +28,10 @@ def found(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         return type(value).__name__
-    if len(text) <= _SHOWN:
-        return text
-    return "a list" if isinstance(value, list | tuple) else text[:_SHOWN] + "…"
+    if len(text) > _SHOWN and isinstance(value, list | tuple):
+        return "a list"
+    text = masked(text)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 class Entry:
@@ -106,17 +109,19 @@ class Entry:
         return tuple(text for text in texts if text is not None)
 
     def table(self, key: str, *, hint: str) -> dict[str, str]:
-        """An object whose values are all texts."""
+        """An object whose values are all texts. They may be secrets: those that are wrong are shown by their kind."""
         value = self.get(key)
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            raise self.expected(key, "an object of strings", value, hint=hint)
+            raise self.error(f"expected an object of strings, got {_kind(value)}", key=key, hint=hint)
         table: dict[str, str] = {}
         for name, item in cast("Mapping[str, object]", value).items():
             text = _text(item)
             if text is None:
-                raise self.expected(f"{key}.{name}", "a string", item, hint=_quote(item, hint))
+                is_hidden = looks_secret(name)
+                message = f"expected a string, got {_kind(item) if is_hidden else found(item)}"
+                raise self.error(message, key=f"{key}.{name}", hint=hint if is_hidden else _quote(item, hint))
             table[name] = text
         return table
 
@@ -156,6 +161,15 @@ class Entry:
         if value is None or value in words:
             return value
         raise self.expected(key, "one of " + ", ".join(words), value, hint=f'leave "{key}" out for the default')
+
+
+def _kind(value: object) -> str:
+    """What a value is, without showing it."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a text" if isinstance(value, str) else "a number or a flag"
 
 
 def _text(value: object) -> str | None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
+
+from msgspec import Struct, field
 
 from ipymcp.errors import ConfigError
 
@@ -38,8 +39,7 @@ _PLACES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "
 _ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A variable in a definition."""
 
     kind: Kind
@@ -52,8 +52,7 @@ class Reference:
     """As it is written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(Struct, frozen=True):
     """Where variables get their values.
 
     Args:
@@ -182,7 +181,7 @@ class _Expander:
             case "secret":
                 value, hint = (
                     self._lookup.secret(name),
-                    f"this kernel keeps no secret {name!r}: name a variable instead",
+                    f"%mcp secret set {name} asks for it",
                 )
             case "input":
                 given = name in self._definition.inputs

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipymcp.config.discovery import candidates, discover, stamp
+from ipymcp.config.definition import Source
+from ipymcp.config.discovery import Configuration, candidates, discover, stamp
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
-    import os
-
-    from ipymcp.config.discovery import Configuration, Stamp
+    from ipymcp.config.discovery import Stamp
 
 __all__ = ["Discovery"]
 
@@ -39,18 +39,30 @@ class Discovery:
         self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}  # before: no change is missed
         return discover(files)
 
-    def names(self) -> list[str]:
-        """The servers the files define, for Tab; changes are still to be told of."""
+    def peek(self) -> Configuration:
+        """What the files say now, for Tab: changes are still to be told of, and what is wrong as well."""
         try:
-            return list(discover(candidates(self.folder)).servers)
+            return discover(candidates(self.folder))
         except ConfigError:
-            return []
+            return Configuration({}, {}, (), ())
 
-    def watch(self, path: str | os.PathLike[str]) -> None:
-        """Notice changes of a file that the user named, too."""
-        file = Path(path)
+    def named(self, path: str | os.PathLike[str]) -> Source:
+        """What a file is that the user names; its changes are noticed, too.
+
+        One that would have been found is what it was found to be: naming a project's file shows nobody what it says.
+        """
+        file = Path(os.path.abspath(os.path.join(self.folder, os.path.expanduser(path))))
         self._named.add(file)
         self._stamps[file] = stamp(file)
+        real = os.path.realpath(file)
+        for one in candidates(self.folder):
+            if os.path.realpath(one.path) == real:
+                return Source(scope=one.scope, file=str(one.path), folder=one.folder)
+        return Source(scope="named", file=str(file), folder=str(file.parent))
+
+    def wrote(self, path: Path) -> None:
+        """What has changed in a file is known: we did it ourselves."""
+        self._stamps[path] = stamp(path)
 
     def changes(self) -> list[str]:
         """The files that came, went or changed since they were last read or told of, as lines to show."""
@@ -60,6 +72,7 @@ class Discovery:
             if now != before:
                 self._stamps[path] = now
                 what = "is new" if before is None else "is gone" if now is None else "has changed"
-                word = f"%mcp load {path}" if path in self._named else "%mcp load"
-                lines.append(f"{path} {what}: {word} brings the servers up to date")
+                word = "%mcp load" if path not in self._named else f"%mcp load {path}" if now is not None else ""
+                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload"
+                lines.append(f"{path} {what}: {then}")
         return lines

@@ -7,14 +7,14 @@ cannot be told from a string. The expression before the cursor is then read back
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 __all__ = ["AttributeContext", "Step", "attribute_context"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step from the namespace towards a tool: `.name`, or `["name"]` where `item` is set."""
 
     name: str
@@ -23,8 +23,7 @@ class Step:
     """Whether it is called: `.name(…)`. Only the last step before an attribute can be."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeContext:
+class AttributeContext(Struct, frozen=True):
     """The cursor is in Python code, at something that belongs to the namespace."""
 
     kind: Literal["attribute", "key", "argument", "value"]

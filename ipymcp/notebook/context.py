@@ -7,59 +7,32 @@ already. Finding the candidates is completion's work.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ipymcp.notebook.attribute_context import AttributeContext, Step, attribute_context
 from ipymcp.notebook.magics.line import tokenize_partial
+from ipymcp.notebook.magics.options import Kind, Option, Syntax, names_among
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Mapping
 
-    from ipymcp.notebook.magics.line import Word
+    from ipymcp.notebook.magics.line import PartialLine
 
 __all__ = ["AttributeContext", "LineContext", "Step", "context_at"]
 
-VALUE_OPTIONS = frozenset({"--env", "--cwd", "--era", "--timeout", "--header", "--transport", "--out", "-n"})
-"""The options of `%mcp` that take the next word as their value."""
-
-Kind: TypeAlias = Literal[
-    "subcommand", "server", "tool", "resource", "prompt", "argument", "value", "option", "option-value", "file"
-]
-_NAMES: dict[str, Kind] = {
-    "load": "server",
-    "config": "server",
-    "start": "server",
-    "stop": "server",
-    "restart": "server",
-    "unload": "server",
-    "logs": "server",
-    "resources": "server",
-    "prompts": "server",
-    "enable": "tool",
-    "disable": "tool",
-    "tools": "tool",
-    "call": "tool",
-    "read": "server",
-    "subscribe": "server",
-    "prompt": "prompt",
-    "help": "subcommand",
-}
-_READERS = frozenset({"read", "subscribe"})
-"""The words of `%mcp` that take a server, a resource of it, and the parameters of a template."""
-_CALLERS = frozenset({"call", "prompt", *_READERS})
-"""Those that take arguments after what they name."""
-_PATH_OPTIONS = frozenset({"--cwd"})
+Typed: TypeAlias = Kind | Literal["argument", "value", "option", "option-value"]
+"""What is typed: what a `Kind` of word names, an argument's name or value, an option or one of its few values."""
 _LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t])")
 _CONTINUED = re.compile(r"\\\n")
 
 
-@dataclass(frozen=True, slots=True)
-class LineContext:
+class LineContext(Struct, frozen=True):
     """The cursor is in a `%mcp`, `x = %mcp` or `%%mcp` line."""
 
-    kind: Kind
-    """A `tool` or `prompt` may still be typing its server's name; a `server` of `load` may also become a file's."""
+    kind: Typed
+    """A `tool` or `prompt` may still be typing its server's name."""
     partial: str
     """What is typed of it, as typed."""
     start: int
@@ -78,25 +51,36 @@ class LineContext:
     quote: str = ""
     in_cell: bool = False
     """Whether the line is a `%%mcp` one."""
+    actions: tuple[str, ...] = ()
+    """The words that may stand there as well."""
+    options: tuple[Option, ...] = ()
+    """Those of the line, as far as it is typed."""
 
 
 def context_at(
-    text: str, *, namespace: str = "mcp", value_options: Collection[str] = VALUE_OPTIONS
+    text: str, *, namespace: str = "mcp", syntax_of: Callable[[str], Syntax | None] | None = None
 ) -> LineContext | AttributeContext | None:
     """Say what is being completed at the end of `text`.
 
     Args:
         text: The cell up to the cursor.
         namespace: The name that the notebook's host is bound to.
-        value_options: The options of `%mcp` lines that take a value.
+        syntax_of: Gives the syntax of a word of `%mcp`, None where it is no such word; unless given, the real ones.
     """
     start = _line_start(text)
     line = _LINE.match(text, start)
     if line and not (line[1] and text[:start].strip()):
-        return _line_context(text, line.end(), bool(line[1]), value_options)
+        partial = tokenize_partial(_CONTINUED.sub("  ", text[line.end() :]))  # the same length: places stay right
+        return None if partial is None else _line_context(partial, len(text), bool(line[1]), syntax_of or _real_syntax)
     if text.lstrip().startswith("%%mcp"):
         return None
     return attribute_context(text, namespace)
+
+
+def _real_syntax(word: str) -> Syntax | None:
+    from ipymcp.notebook.magics.dispatch import MODULES, command
+
+    return command(word).syntax if word in MODULES else None
 
 
 def _line_start(text: str) -> int:
@@ -107,78 +91,67 @@ def _line_start(text: str) -> int:
     return start
 
 
-def _line_context(text: str, at: int, in_cell: bool, value_options: Collection[str]) -> LineContext | None:
-    partial = tokenize_partial(_CONTINUED.sub("  ", text[at:]))  # the same length: places stay right
-    if partial is None:
-        return None
-    last = partial.last
+def _line_context(
+    line: PartialLine, end: int, in_cell: bool, syntax_of: Callable[[str], Syntax | None]
+) -> LineContext | None:
+    last = line.last
     raw = last.raw[len(last.key) + 1 :] if last.key is not None else last.raw
     value = raw.removeprefix(last.quoted)
     if last.quoted and value.endswith(last.quoted):
         return None  # the quote is closed: nothing is being typed
-    words = partial.words
+    words = line.words
     subcommand = words[0].text if words else ""
-    names = _names(words[1:], value_options)
+    whole = syntax_of(subcommand) if words else Syntax("", takes=("word",))
+    if whole is None:
+        return None
+    names = names_among(words[1:], whole.valued)
+    action = whole.actions.get(names[0].text) if names else None
+    syntax = action or whole
+    names = names[1:] if action else names
+    target = len(syntax.takes) - 1
+    named = names[target:] if syntax.arguments else []
+    given = [(word.key, word.value) for word in named[1:] if word.key is not None]
 
-    target = 1 if subcommand in _READERS else 0
-    named = names[target : target + 1] if subcommand in _CALLERS else []
-
-    def found(kind: Kind, typed: str = value, *, argument: str = "") -> LineContext:
-        arguments = [word for word in names[target + 1 :] if word.key is not None] if named else []
+    def found(kind: Typed, *, argument: str = "", actions: tuple[str, ...] = ()) -> LineContext:
         return LineContext(
             kind=kind,
             partial=typed,
-            start=len(text) - len(typed),
+            start=end - len(typed),
             subcommand=subcommand,
             tool=named[0].text if named else "",
-            server=names[0].text if target and names else "",
+            server=names[0].text if target > 0 and names else "",
             argument=argument,
-            given=tuple(word.key or "" for word in arguments),
-            values=tuple((word.key or "", word.value) for word in arguments),
+            given=tuple(name for name, _ in given),
+            values=tuple(given),
             quote=last.quoted,
             in_cell=in_cell,
+            actions=actions,
+            options=syntax.options if action or names else tuple(syntax.every.values()),
         )
 
-    if partial.in_command:
+    typed = value
+    if line.in_command:
         return found("file")
-    if not words:
-        return found("subcommand") if last.key is None else None
-    option = _option_at(words, last, value_options)
-    if option:
-        return found("file" if option in _PATH_OPTIONS else "option-value", argument=option)
+    option = _option_at(line, whole.valued)
+    if option is not None:
+        return found(option.takes or "option-value", argument=option.name)
     if last.raw.startswith("-"):
         return found("option")
     if named:
         if last.key is not None:
             return found("value", argument=last.key)
         return None if last.quoted or last.is_body else found("argument")
-    kind = "resource" if target and names else _NAMES.get(subcommand)
-    if kind == "server" and subcommand == "load" and _looks_like_path(value):
-        return found("file")
-    if kind == "tool":
-        return found(kind, value.removeprefix("!"))
-    return found(kind) if kind else None
+    if last.key is not None:
+        return None
+    kind = syntax.takes[min(len(names), target)] if syntax.takes else ""
+    actions = tuple(whole.actions) if not action and not names else ()
+    if kind in ("tool", "prompt"):
+        typed = value.removeprefix("!")
+    return found(kind, actions=actions) if kind or actions else None
 
 
-def _names(words: tuple[Word, ...], value_options: Collection[str]) -> list[Word]:
-    """The words that are no options and no options' values."""
-    names: list[Word] = []
-    is_value = False
-    for word in words:
-        if is_value:
-            is_value = False
-        elif word.raw.startswith("-"):
-            is_value = word.raw in value_options
-        else:
-            names.append(word)
-    return names
-
-
-def _option_at(words: tuple[Word, ...], last: Word, value_options: Collection[str]) -> str:
-    if last.key is not None and last.key in value_options:
-        return last.key
-    return words[-1].raw if words[-1].raw in value_options else ""
-
-
-def _looks_like_path(text: str) -> bool:
-    return text.startswith((".", "~")) or "/" in text or "\\" in text
+def _option_at(line: PartialLine, valued: Mapping[str, Option]) -> Option | None:
+    """The option whose value is typed."""
+    if line.last.key is not None and line.last.key in valued:
+        return valued[line.last.key]
+    return valued.get(line.words[-1].raw) if line.words else None

@@ -50,6 +50,7 @@ class Extension:
             self._matcher = matcher(self)
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
+        ip.events.register("post_run_cell", self._after_cell)
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
@@ -69,6 +70,7 @@ class Extension:
         if self._matcher is not None:
             ip.Completer.custom_matchers.remove(self._matcher)
         ip.events.unregister("pre_run_cell", self._before_cell)
+        ip.events.unregister("post_run_cell", self._after_cell)
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
             del self.ip.user_ns[self._bound]
@@ -97,6 +99,11 @@ class Extension:
         """After `%reset` the name is bound again."""
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
+
+    def _after_cell(self, *_: object) -> None:
+        """What went wrong where nothing could be printed is said below the cell."""
+        for notice in ipymcp.host()._host.notices.take():
+            say(notice)
 
 
 def load(ip: Any) -> None:

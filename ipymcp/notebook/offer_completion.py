@@ -63,7 +63,8 @@ def in_code(context: AttributeContext, mcp: Mcp, session: ServerSession) -> tupl
     if context.kind == "key":
         of: type[Resources | Prompts] = Prompts if word.name == "prompts" else Resources
         keys = of(mcp._host, session.name)._ipython_key_completions_() if not steps else []
-        return [key if context.quote else json.dumps(key, ensure_ascii=False) for key in keys], "function"
+        words = [key if context.quote else json.dumps(key, ensure_ascii=False) for key in keys]
+        return words, "function" if of is Prompts else "path"
     if word.name == "prompts":
         if not steps:
             return dir(Prompts(mcp._host, session.name)), "function"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipymcp.policy.policy import Policy
     from ipymcp.policy.questions import ApprovalAnswer
     from ipymcp.policy.remembered import Remembered
-    from ipymcp.policy.rules import Caller, Rights
+    from ipymcp.policy.rules import Caller, Decision, Rights
 
 __all__ = ["Approvals", "Wish"]
 
@@ -118,18 +118,23 @@ class Approvals:
         try:
             answer = await self._ask(self._question(open_wishes))
             if answer in ("always", "never"):
-                for wish in open_wishes:
-                    decision = "allow" if answer == "always" else "deny"
-                    await self._remembered().keep(
-                        wish.rights.digest, escape(wish.entry.name), decision, wish.entry.server
-                    )
-                self._policy.remember(await self._remembered().rules())
+                await self._keep(open_wishes, "allow" if answer == "always" else "deny")
         except Exception as error:
             for wish in open_wishes:
                 wish.refused(PolicyError(f"could not be asked about: {error!r}"))
             raise
         for wish in open_wishes:
             self._apply(answer, wish)
+
+    async def _keep(self, wishes: Sequence[Wish], decision: Decision) -> None:
+        remembered = self._remembered()
+        rules = [
+            await remembered.keep(wish.rights.digest, escape(wish.entry.name), decision, wish.entry.server)
+            for wish in wishes
+        ]
+        self._policy.remember(await remembered.rules())
+        for rule in rules:
+            self._policy.say(rule)
 
     def _is_open(self, wish: Wish) -> bool:
         """Whether it still has to be asked about; what was answered meanwhile may decide it."""
@@ -162,7 +167,7 @@ class Approvals:
             case "answer":
                 self._policy.allow_turn(wish.turn, wish.rights, wish.entry)
             case "server":
-                self._policy.say(Rule("*", "allow", here, digest))
+                self._policy.say(Rule("*", "allow", here, digest, is_answer=True))
             case "notebook":
                 self._policy.say(Rule(escape(wish.entry.name), "allow", here, digest))
             case "never":

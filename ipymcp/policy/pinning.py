@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
@@ -11,7 +12,6 @@ from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from ipymcp.policy.policy import Policy
     from ipymcp.protocol.wire import ToolDefinition
@@ -38,7 +38,8 @@ class Pinning:
         """Servers that must be what a lock file says, and what it says of them."""
         self._policy = policy
         self._database = database
-        self._changed: dict[str, frozenset[str]] = {}
+        self._changed: dict[str, dict[str, str]] = {}
+        """What they are now, by definition and tool."""
         self._unlocked: dict[str, frozenset[str]] = {}
 
     @property
@@ -61,7 +62,7 @@ class Pinning:
         Raises:
             PolicyError: It is starting, and is not what the lock file says.
         """
-        tools = list(tools)
+        tools = list({tool.name: tool for tool in reversed([*tools])}.values())  # of two of one name, the first
         locked = self.lock.get(server)
         if locked is not None:
             differing = _differing(tools, locked)
@@ -76,16 +77,32 @@ class Pinning:
         else:
             self._unlocked.pop(digest, None)
         changed = await self.pins.compare(digest, server, tools)
-        self._changed[digest] = frozenset(changed)
+        self._changed[digest] = {tool.name: fingerprint(canonical(tool)) for tool in tools if tool.name in changed}
         self._tell()
         return list(changed)
+
+    def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
+        """Whether tools are not what a lock file says that this server must have."""
+        locked = self.lock.get(server)
+        return locked is not None and bool(_differing(list(tools), locked))
+
+    async def refresh(self) -> None:
+        """Another kernel may have been told to accept what has changed here, too."""
+        for digest, changed in [*self._changed.items()]:
+            if changed:
+                pinned = await self.pins.of(digest)
+                still = {name: now for name, now in changed.items() if name in pinned and pinned[name].hash != now}
+                if self._changed.get(digest) is changed:
+                    self._changed[digest] = still
+        self._tell()
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
         """Pin tools as they are now."""
         tools = list(tools)
         await self.pins.accept(digest, server, tools)
         accepted = {tool.name for tool in tools}
-        self._changed[digest] = self._changed.get(digest, frozenset()) - accepted
+        changed = self._changed.get(digest, {})
+        self._changed[digest] = {name: now for name, now in changed.items() if name not in accepted}
         self._tell()
 
     def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
@@ -110,7 +127,7 @@ class Pinning:
         self._policy.set_changed(_pairs(self._changed), _pairs(self._unlocked))
 
 
-def _pairs(names: Mapping[str, frozenset[str]]) -> frozenset[tuple[str, str]]:
+def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
     return frozenset((digest, name) for digest, tools in names.items() for name in tools)
 
 
@@ -144,13 +161,14 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ) from None
 
 
-def read_lock(path: Path) -> Lock:
-    """The hashes of a lock file, by server and tool.
+def read_lock(folder: str) -> Lock:
+    """The hashes of the lock file in a folder, by server and tool.
 
     Raises:
         ConfigError: There is none, or it is none.
     """
     hint = "%mcp pins export writes one from the servers that are loaded"
+    path = Path(folder, LOCK_FILE)
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -5,13 +5,14 @@ Source: the canonical form is JSON with sorted keys and no blanks; what is absen
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from ipymcp.masking import mask
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
@@ -22,18 +23,17 @@ if TYPE_CHECKING:
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.state.db import Database
 
-__all__ = ["Pin", "Pins", "canonical", "diff", "fingerprint"]
+__all__ = ["Pin", "Pins", "canonical", "fingerprint"]
 
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A tool as it was pinned."""
 
     hash: str
     definition: str
-    """Canonical."""
+    """Canonical, its secrets masked."""
     pinned: float
     """When, in seconds since the epoch."""
 
@@ -52,19 +52,6 @@ def canonical(definition: ToolDefinition) -> str:
 def fingerprint(text: str) -> str:
     """SHA-256, in hex, of a canonical definition."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def diff(old: str, new: str) -> list[str]:
-    """What differs between two canonical definitions, for people: unified, three lines around each change."""
-    return list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
-
-
-def _lines(text: str) -> list[str]:
-    """One line a value, but the description as its own lines: a change in it is to be read."""
-    definition = json.loads(text)
-    description = definition.pop("description", "")
-    shown = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
-    return [f"description: {line}" for line in str(description).splitlines()] + shown
 
 
 class Pins:
@@ -118,4 +105,4 @@ class Pins:
 
 
 def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    return mask(text).encode("utf-8", "replace").decode()

@@ -10,6 +10,7 @@ from ipymcp.policy.filters import Filters
 from ipymcp.policy.rules import Verdict, forbidden_by_mode, matching
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import TypeAlias
 
     from ipymcp.policy.filters import Subject
@@ -99,7 +100,25 @@ class Policy:
 
     def rules(self, entry: Subject, rights: Rights, caller: Caller) -> list[Rule]:
         """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
-        return list(matching(entry, rights, caller, (*self.remembered, *self.said)))
+        found: list[Rule] = []
+        for rule in matching(entry, rights, caller, self._decided()):
+            if not (rule.is_answer and found[-1].decision == "deny"):
+                found.append(rule)
+        return found
+
+    def _decided(self) -> Iterable[Rule]:
+        """What the user decided, in the order in which it counts: what was said in this notebook comes last.
+
+        A rule for always that was made in this notebook counts from there as well, and with it what other kernels were
+        told since; what they allow takes back nothing that was said here.
+        """
+        ordered = dict.fromkeys(self.remembered)
+        for rule in self.said:
+            since = self.remembered[self.remembered.index(rule) + 1 :] if rule in ordered else ()
+            for one in (rule, *(one for one in since if one.decision != "allow")):
+                ordered.pop(one, None)
+                ordered[one] = None
+        return ordered
 
     def _decide(self, entry: Subject, rights: Rights, caller: Caller) -> Verdict:
         forbidden = self._disabled(entry) or forbidden_by_mode(entry, rights) or self._pinned(entry, rights, caller)
@@ -152,6 +171,7 @@ class Policy:
     def remember(self, rules: tuple[Rule, ...]) -> None:
         """These are what is remembered now."""
         if rules != self.remembered:
+            self.said = tuple(rule for rule in self.said if rule in rules or rule not in self.remembered)
             self.remembered = rules
             self._state = object()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
@@ -22,8 +23,7 @@ ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "alw
 this notebook; its tools from now on. Deny its tools from now on; deny this once."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantedCall:
+class WantedCall(Struct, frozen=True):
     """A call that somebody wants to make."""
 
     server: str
@@ -37,8 +37,7 @@ class WantedCall:
     """What is known of what the tool does; empty if nothing is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalQuestion:
+class ApprovalQuestion(Struct, frozen=True):
     """May these calls be made? They were asked for at once, and one answer is for all of them."""
 
     calls: tuple[WantedCall, ...]
@@ -46,8 +45,7 @@ class ApprovalQuestion:
     """Those that make sense here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A server that would run if the user agreed."""
 
     name: str
@@ -58,10 +56,11 @@ class Candidate:
     """What is dangerous in it."""
     secrets: tuple[str, ...]
     """The kept secrets that it wants."""
+    is_agreed: bool = False
+    """Whether it may run already, and only its secrets are asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustQuestion:
+class TrustQuestion(Struct, frozen=True):
     """May these servers of a file run?"""
 
     file: str
@@ -70,8 +69,7 @@ class TrustQuestion:
     candidates: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrustAnswer:
+class TrustAnswer(Struct, frozen=True):
     """What the user agreed to."""
 
     servers: frozenset[str] = frozenset()

@@ -29,12 +29,9 @@ class Remembered:
     async def rules(self) -> tuple[Rule, ...]:
         """All of them, oldest first."""
         rows = await self._database.aquery("SELECT digest, pattern, decision, server FROM approvals ORDER BY id")
-        return tuple(
-            Rule(pattern, _DECISIONS.get(decision, "ask"), f"always, for {server}" if server else "always", digest)
-            for digest, pattern, decision, server in rows
-        )
+        return tuple(_rule(digest, glob, _DECISIONS.get(said, "ask"), server) for digest, glob, said, server in rows)
 
-    async def keep(self, digest: str, pattern: str, decision: Decision, server: str = "") -> None:
+    async def keep(self, digest: str, pattern: str, decision: Decision, server: str = "") -> Rule:
         """Remember one, instead of what was remembered for the same pattern; it is the newest now.
 
         Args:
@@ -42,12 +39,20 @@ class Remembered:
             pattern: As a `Rule`'s.
             decision: What it decides.
             server: The server's name, for people.
+
+        Returns:
+            It, as `rules` has it.
         """
         await self._database.aexecute(
             "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, decided) VALUES (?, ?, ?, ?, ?)",
             (digest, pattern, decision, server, time.time()),
         )
+        return _rule(digest, pattern, decision, server)
 
     async def forget(self) -> None:
         """Forget all of them."""
         await self._database.aexecute("DELETE FROM approvals")
+
+
+def _rule(digest: str, pattern: str, decision: Decision, server: str) -> Rule:
+    return Rule(pattern, decision, f"always, for {server}" if server else "always", digest)

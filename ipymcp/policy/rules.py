@@ -42,7 +42,7 @@ class Rights(Struct, frozen=True):
 
     Attributes:
         digest: Of the definition; empty until it is known.
-        tools: Globs over its tools' names and what they decide, in order.
+        tools: Globs over its tools' names, or over `server.tool`, and what they decide, in order.
         auto_approve: Globs of the tools that others than a person may call unasked.
         read_only: True refuses what is not said to be read-only; `hinted` what is said not to be.
         hints: What the user says of tools, by glob, instead of the server.
@@ -77,12 +77,14 @@ class Rule(Struct, frozen=True):
         decision: What it decides.
         origin: Where it comes from, for messages: `this notebook`, `always`, a file.
         digest: The definition whose tools it is about; empty for all.
+        is_answer: Whether it answers what was asked, for more tools than that: it takes back no `deny`.
     """
 
     pattern: str
     decision: Decision
     origin: str
     digest: str = ""
+    is_answer: bool = False
 
     def matches(self, entry: Subject, digest: str) -> bool:
         """Whether it is about this tool of this server."""
@@ -128,7 +130,7 @@ def hints(entry: Subject, rights: Rights) -> dict[str, Any]:
     said = wire.loads(raw) if len(raw) else None
     known: dict[str, Any] = dict(said) if is_object(said) else {}
     for pattern, override in rights.hints:
-        if _names(entry, pattern):
+        if _means(entry, pattern):
             known |= override
     return known
 
@@ -157,16 +159,21 @@ def matching(entry: Subject, rights: Rights, caller: Caller, said: Iterable[Rule
     if caller in _OTHERS:
         known = hints(entry, rights)
         if known.get("readOnlyHint") is True and known.get("openWorldHint") is False:
-            yield Rule(entry.name, "allow", "its hints: it only reads, and only what the server has")
+            yield Rule(entry.name, "allow", "its hints: only reads its own data")
         for pattern in rights.auto_approve:
-            if _names(entry, pattern):
+            if _means(entry, pattern):
                 yield Rule(pattern, "allow", f"autoApprove in {rights.origin}")
     for pattern, decision in rights.tools:
-        if _names(entry, pattern):
+        if _means(entry, pattern):
             yield Rule(pattern, decision, f"tools in {rights.origin}")
     for rule in said:
         if rule.matches(entry, rights.digest):
             yield rule
+
+
+def _means(entry: Subject, pattern: str) -> bool:
+    """Whether a definition's glob means a tool of its server, by the tool's name or with the server's before it."""
+    return _names(entry, pattern) or _names(entry, pattern, f"{entry.server}.")
 
 
 def _names(entry: Subject, pattern: str, prefix: str = "") -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.wire import PromptDefinition, ResourceDefinition, TemplateDefinition, ToolDefinition
 
-__all__ = ["EMPTY", "Catalog", "PromptEntry", "ToolEntry"]
+__all__ = ["EMPTY", "Catalog", "PromptEntry", "ToolEntry", "remembered"]
 
 T = TypeVar("T")
 Noise = Callable[[str], None]
@@ -102,8 +102,21 @@ class Catalog(Struct, frozen=True):
         prompts = {name: PromptEntry(server, typed[name], definition) for name, definition in first.items()}
         return replace(self, prompts=prompts, prompt_aliases={entry.alias: entry for entry in prompts.values()})
 
+    def filled(self, other: Catalog) -> Catalog:
+        """The same, with another's tools, resources, templates and prompts where it has none."""
+        own = {name: value for name in Catalog.__struct_fields__ if (value := getattr(self, name))}
+        return replace(other, **own)
+
 
 EMPTY = Catalog()
+
+
+def remembered(server: str, definitions: Mapping[str, Iterable[Any]]) -> Catalog:
+    """What a server had when it last said so, from its definitions by kind. What was wrong with them was said then."""
+    catalog = EMPTY.with_tools(server, definitions.get("tools", ()), _silently)
+    catalog = catalog.with_resources(definitions.get("resources", ()), _silently)
+    catalog = catalog.with_templates(definitions.get("templates", ()), _silently)
+    return catalog.with_prompts(server, definitions.get("prompts", ()), _silently)
 
 
 def _by_name(found: Iterable[T], name_of: Callable[[T], str], kind: str, noise: Noise) -> dict[str, T]:
@@ -115,3 +128,6 @@ def _by_name(found: Iterable[T], name_of: Callable[[T], str], kind: str, noise: 
         else:
             first[name] = definition
     return first
+
+
+def _silently(text: str) -> None: ...

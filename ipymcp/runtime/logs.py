@@ -16,8 +16,6 @@ __all__ = ["LogLine", "RollingLog"]
 
 MAX_LINE = 1000
 
-logging.getLogger("ipymcp").addHandler(logging.NullHandler())
-
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,

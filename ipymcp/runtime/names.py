@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["RESERVED_HOST", "RESERVED_PROMPTS", "RESERVED_SERVER", "aliases", "identifier", "model_name", "nearest"]
+__all__ = [
+    "RESERVED_HOST",
+    "RESERVED_PROMPTS",
+    "RESERVED_SERVER",
+    "aliases",
+    "identifier",
+    "model_name",
+    "nearest",
+    "quoted",
+]
 
 RESERVED_HOST = frozenset(
     {"ask", "call", "calls", "cancel", "close", "disable", "enable", "load", "restart", "run", "servers", "start"}
@@ -28,6 +37,7 @@ RESERVED_PROMPTS = frozenset({"df", "table"})
 """Words of `mcp.server.prompts` itself. A prompt of such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
 _NO_IDENTIFIER = re.compile(r"\W", re.ASCII)
+_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;]+")
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 
@@ -92,3 +102,8 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
         folded = word.casefold()
         near = [name for name in known if folded and folded in name.casefold()][:limit]
     return f"did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def quoted(name: str, *, is_open: bool = False) -> str:
+    """A name as it is typed on a `%mcp` line: in quotes where it needs them, the closing one unless it goes on."""
+    return name if _BARE.fullmatch(name) else "'" + name.replace("'", "''") + ("" if is_open else "'")

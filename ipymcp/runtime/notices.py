@@ -8,6 +8,7 @@ from collections import deque
 __all__ = ["Notices"]
 
 _LOGGER = logging.getLogger("ipymcp")
+_LOGGER.addHandler(logging.NullHandler())  # else logging would print it, too, where the user has not set it up
 _MOST = 20
 
 

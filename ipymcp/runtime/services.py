@@ -64,8 +64,6 @@ class Services(msgspec.Struct, eq=False):
     """What may run, and what may be called."""
     store: Store
     """What outlives the kernel."""
-    inputs: dict[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
-    """What the user gave for `${input:ID}`, by document and id."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

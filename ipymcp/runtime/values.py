@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.errors import ConfigError
+from ipymcp.errors import ConfigError, SecretError
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
-from ipymcp.runtime.interaction import CANCELLED, FormQuestion
+from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion
+from ipymcp.state.inputs import is_password
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
+    from ipymcp.runtime.interaction import Interaction
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Services
     from ipymcp.runtime.starting import Start
@@ -26,43 +29,77 @@ async def expanded_now(session: ServerSession, start: Start, services: Services)
     Raises:
         ConfigError: One has no value, or the address or a header cannot be used.
     """
+    from ipymcp.config.sensitive import secret_variables
     from ipymcp.config.variables import Lookup, expand, references  # not at %load_ext
 
     definition = session.definition
     found = references(definition)
     inputs = list(dict.fromkeys(one.name for one in found if one.kind == "input" and one.name in definition.inputs))
-    await _ask(session, inputs, start, services)
-    kept = {name: services.inputs.get(_kept_as(definition, name)) for name in inputs}
-    given = {name: value for name, value in kept.items() if value is not None}
+    if inputs:
+        await _ask(session, inputs, start, services)
+    found_out = {name: services.store.inputs.given(definition, name) for name in inputs}
+    given = {name: value for name, value in found_out.items() if value is not None}
     lookup = Lookup(services.folder, lambda name: services.store.secrets.get(name), given)
     if definition.env_file is None and all(one.kind != "secret" for one in found):
         expanded = expand(definition, lookup)
     else:  # a file, a keyring: it may take its time
         expanded = await asyncio.to_thread(expand, definition, lookup)
     _check(expanded)
+    masks.add(*secret_variables({one.name: os.environ.get(one.name, "") for one in found if one.kind == "variable"}))
     return expanded
 
 
 async def _ask(session: ServerSession, inputs: list[str], start: Start, services: Services) -> None:
     """Have the user give what has not been given yet; where nobody can be asked, what has a default is that."""
-    definition = session.definition
-    missing = [name for name in inputs if _kept_as(definition, name) not in services.inputs]
-    if not missing:
-        return
-    properties = {name: _field(definition.inputs[name]) for name in missing}
-    if services.desk.can_ask():
-        schema = {"type": "object", "properties": properties, "required": missing}
-        message = f"{definition.source} wants {'a value' if len(missing) == 1 else 'values'} for it"
-        question = FormQuestion(session.name, None, message, schema)
+    definition, known = session.definition, services.store.inputs
+
+    def missing() -> list[str]:
+        return [name for name in inputs if known.given(definition, name) is None]
+
+    def fill(interaction: Interaction) -> Answer:
+        names = missing()  # another server of the document may just have asked
+        if not names:
+            return Answer("accept")
+        fields = {name: _field(definition.inputs[name]) for name in names}
+        message = f"{definition.source} wants {'a value' if len(names) == 1 else 'values'} for it"
+        schema = {"type": "object", "properties": fields, "required": names}
+        answer = interaction.fill(FormQuestion(session.name, None, message, schema))
+        for name, value in (answer.content or {}).items():
+            known.give(definition, name, str(value))
+        return answer
+
+    passwords = [name for name in inputs if is_password(definition, name)]
+    await _recall(session, [name for name in passwords if name in missing()], services)
+    if not missing():
+        pass
+    elif services.desk.can_ask():
         async with start.paused():
-            answer = await services.desk.ask(lambda interaction: interaction.fill(question), CANCELLED)
-        content = answer.content or {}
+            await services.desk.ask(fill, CANCELLED)
     else:
-        content = {name: field["default"] for name, field in properties.items() if "default" in field}
-    for name, value in content.items():
-        services.inputs[_kept_as(definition, name)] = str(value)
-        if definition.inputs[name].get("password") is True:
-            masks.add(str(value))
+        for name in missing():
+            default = _field(definition.inputs[name]).get("default")
+            if default is not None:
+                known.give(definition, name, default)
+    await _keep(session, [name for name in passwords if name not in missing()], services)
+
+
+async def _recall(session: ServerSession, names: Iterable[str], services: Services) -> None:
+    """Take the passwords that are kept for this definition."""
+    for name in names:
+        try:
+            if await asyncio.to_thread(services.store.inputs.recall, session.definition, name, session.digest):
+                session.log.add("host", "info", f"input:{name} is kept; %mcp secret delete input:{name} forgets it")
+        except SecretError as error:
+            session.log.add("host", "warning", f"what was kept as input:{name} cannot be read: {error.message}")
+
+
+async def _keep(session: ServerSession, names: Iterable[str], services: Services) -> None:
+    """Keep passwords for the next kernel."""
+    for name in names:
+        try:
+            await asyncio.to_thread(services.store.inputs.keep, session.definition, name, session.digest)
+        except SecretError as error:
+            session.log.add("host", "warning", f"input:{name} is not kept: {error.message}")
 
 
 def _field(described: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,10 +119,6 @@ def _field(described: Mapping[str, Any]) -> dict[str, Any]:
         field["format"] = "password"
         field.pop("default", None)
     return field
-
-
-def _kept_as(definition: ServerDefinition, name: str) -> tuple[str, str]:
-    return str(definition.source), name
 
 
 def _check(definition: ServerDefinition) -> None:

@@ -1,14 +1,15 @@
 """Every call: who, what, how long, how it ended. Written in batches, off the calls' way.
 
-A call costs one tuple and one append. A timer on the background loop hands what came since to the database's thread,
-twice a second: a kernel that is killed loses no more than that.
+A call costs one tuple and one append. A timer on the background loop hands what came
+since to the database's thread, twice a second: a kernel that is killed loses no more than that.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from ipymcp.state.db import Database
 
     HistoryMode: TypeAlias = Literal["sizes", "values", "off"]
+    Record: TypeAlias = tuple[float, float, str, str, str, bytes, int, Raw | bytes | None, Exception | None, int | None]
+    """One call that is over: when it began and ended (on `time.monotonic`'s clock), caller, server, tool, arguments,
+    the answer's size in bytes, the answer (both JSON), the error in its stead, the execution count of its cell."""
+    Row: TypeAlias = tuple[Any, ...]
 
-__all__ = ["Entry", "History", "Record"]
+__all__ = ["Entry", "History"]
 
 FLUSH_EVERY = 0.5
 """Seconds."""
@@ -39,26 +44,16 @@ _MOST_VALUE = 100_000
 _LATER = 1_000_000
 """Bytes of a result that may be kept until the next batch, to look into it then."""
 _LONGEST_ERROR = 300
+_FAILED = b'"isError"'
+"""What stands in every answer that says so."""
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
+_SIZES = "time, duration, caller, server, tool, sent, received, error, cell"
+_VALUES = f"{_SIZES}, arguments, result"
 _COLUMNS = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
-
-
-class Record(NamedTuple):
-    """One call that is over, as the hot path has it."""
-
-    began: float
-    """On `time.monotonic`'s clock."""
-    ended: float
-    caller: str
-    server: str
-    tool: str
-    arguments: bytes
-    received: int
-    """The answer's size in bytes."""
-    result: Raw | bytes | None
-    error: Exception | None
-    cell: int | None
+_MOST_PARAMETERS = 990
+"""Of one statement; SQLite takes 999 everywhere. A statement for each row would hand the interpreter's lock to and fro
+with the threads that make calls, thousands of times."""
 
 
 class Entry(Struct, frozen=True):
@@ -97,14 +92,14 @@ class History:
     Args:
         database: Gives where they are kept; not called before there is something to keep.
         later: Has a function called after some seconds, from any thread; whether it will be.
-        notebook: Gives the notebook's path.
+        notebook: The notebook's path, or the folder where it is not known.
     """
 
     def __init__(
         self,
         database: Callable[[], Database],
         later: Callable[[float, Callable[[], None]], bool],
-        notebook: Callable[[], str],
+        notebook: str,
     ) -> None:
         self.mode: HistoryMode = "sizes"
         """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
@@ -119,7 +114,8 @@ class History:
         self._is_due = False
         self._since_pruned = 0
         self._pruned = float("-inf")
-        self._clock = time.time() - time.monotonic()
+        self._clock = 0.0
+        """What `time.time` is ahead of `time.monotonic`: more, whenever the machine has slept."""
 
     def add(self, record: Record) -> None:
         """A call is over; from any thread, at once."""
@@ -128,16 +124,14 @@ class History:
         if len(self._pending) >= _MOST_PENDING:
             self.lost += 1
             return
-        if record.received > _LATER:
-            record = _light(record)
-        self._pending.append(record)
+        self._pending.append(record if record[6] <= _LATER else _light(record))
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
 
     def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
         """A call was not allowed."""
         now = time.monotonic()
-        self.add(Record(now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
+        self.add((now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
 
     def flush(self) -> None:
         """Hand over what came; it is written soon."""
@@ -146,6 +140,7 @@ class History:
         while self._pending:
             records.append(self._pending.popleft())
         if records:
+            self._clock = time.time() - time.monotonic()
             self._database().post(lambda connection: self._write(connection, records))
 
     async def entries(
@@ -181,11 +176,25 @@ class History:
     # -- in the database's thread -------------------------------------------------------------------------------------
 
     def _write(self, connection: Connection, records: list[Record]) -> None:
-        notebook = self._notebook()
-        rows = [self._row(record, notebook) for record in records]
-        places = ", ".join("?" * len(_COLUMNS.split(", ")))
-        connection.executemany(f"INSERT INTO history ({_COLUMNS}) VALUES ({places})", rows)
-        self._since_pruned += len(rows)
+        if self.mode == "values":
+            self._insert(connection, _VALUES, [(*_row(one), *_values(one)) for one in records])
+        else:
+            self._insert(connection, _SIZES, list(map(_row, records)))
+        self._prune(connection, len(records))
+
+    def _insert(self, connection: Connection, columns: str, rows: list[Row]) -> None:
+        """Many rows a statement; what all of them share is added by it."""
+        width = columns.count(",") + 1
+        given = ", ".join(f"column{number}" for number in range(2, width + 1))
+        most = (_MOST_PARAMETERS - 2) // width
+        for start in range(0, len(rows), most):
+            some = rows[start : start + most]
+            places = ", ".join([f"({', '.join('?' * width)})"] * len(some))
+            sql = f"INSERT INTO history (notebook, {columns}) SELECT ?, ? + column1, {given} FROM (VALUES {places})"
+            connection.execute(sql, [self._notebook, self._clock, *chain.from_iterable(some)]).close()
+
+    def _prune(self, connection: Connection, added: int) -> None:
+        self._since_pruned += added
         if self._since_pruned >= _PRUNE_EVERY:
             self._since_pruned = 0
             connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MOST_ROWS,))
@@ -193,30 +202,32 @@ class History:
             self._pruned = time.monotonic()
             connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
 
-    def _row(self, record: Record, notebook: str) -> tuple[Any, ...]:
-        began, ended, caller, server, tool, arguments, received, result, error, cell = record
-        failure = "" if error is None and result is None else _failure(record)
-        values = (None, None)
-        if self.mode == "values":
-            values = self._kept(arguments), None if result is None else self._kept(result)
-        began += self._clock
-        duration = ended - record.began
-        return (
-            began, duration, caller, server, tool, len(arguments), received, failure, notebook, cell, *values
-        )  # fmt: skip
 
-    def _kept(self, value: bytes | Raw) -> bytes:
-        text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
-        return mask(text).encode("utf-8", "replace")
+def _row(record: Record) -> Row:
+    began, ended, caller, server, tool, arguments, received, result, error, cell = record
+    is_well = error is None and (result is None or bytes(result).find(_FAILED) < 0)
+    failure = "" if is_well else _failure(error, result, received)
+    return began, ended - began, caller, server, tool, len(arguments), received, failure, cell
+
+
+def _values(record: Record) -> tuple[bytes, bytes | None]:
+    *_, arguments, _, result, _, _ = record
+    return _kept(arguments), None if result is None else _kept(result)
+
+
+def _kept(value: bytes | Raw) -> bytes:
+    text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
+    return mask(text).encode("utf-8", "replace")
 
 
 def _light(record: Record) -> Record:
     """The same without the bulk of a large answer."""
-    assert record.result is not None
-    failure = _told(record.result)
-    return record._replace(
-        result=bytes(memoryview(record.result)[:_MOST_VALUE]), error=ToolFailure(failure) if failure else record.error
-    )
+    began, ended, caller, server, tool, arguments, received, result, error, cell = record
+    if result is not None:
+        failure = _told(result)
+        error = ToolFailure(failure) if failure else error
+        result = bytes(memoryview(result)[:_MOST_VALUE])
+    return began, ended, caller, server, tool, arguments, received, result, error, cell
 
 
 def _nowhere() -> int | None:
@@ -227,11 +238,10 @@ class ToolFailure(Exception):
     """A tool's answer said that it failed."""
 
 
-def _failure(record: Record) -> str:
+def _failure(error: Exception | None, result: Raw | bytes | None, received: int) -> str:
     """Why it failed, one line; empty where it did not."""
-    error = record.error
     if error is None:
-        told = "" if record.result is None or record.received > _LATER else _told(record.result)
+        told = "" if result is None or received > _LATER else _told(result)
         return mask(f"ToolError: {told}") if told else ""
     if isinstance(error, ToolFailure):
         return mask(f"ToolError: {error}")
@@ -242,7 +252,7 @@ def _failure(record: Record) -> str:
 def _told(result: Raw | bytes) -> str:
     """What the tool says of its failure, if its answer is one. Looks for the key before it reads the JSON."""
     data = bytes(result)
-    if b'"isError"' not in data:
+    if _FAILED not in data:
         return ""
     try:
         answer = wire.decode(data, wire.CallToolResult)

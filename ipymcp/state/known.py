@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from ipymcp.masking import looks_secret, mask
 from ipymcp.protocol import wire
@@ -36,13 +36,13 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "templates": wire.TemplateDefinition,
     "prompts": wire.PromptDefinition,
 }
+_CALLED = ("tools", "prompts")
 _FIELDS = "digest, name, transport, auth, enabled, status, era, version, instructions, error, last_seen"
 _LOGGED_IN = "EXISTS (SELECT 1 FROM secrets WHERE kind = 'tokens' AND instr(secrets.name, digest))"
 _COLUMNS = _FIELDS.replace("auth", f"CASE WHEN {_LOGGED_IN} THEN 'oauth2' ELSE auth END")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownServer:
+class KnownServer(Struct, frozen=True):
     """One definition that was loaded once, in any kernel."""
 
     digest: str
@@ -98,10 +98,10 @@ class KnownServers:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def loaded(self, definition: ServerDefinition) -> None:
+    def loaded(self, definition: ServerDefinition, digest: str) -> None:
         """A definition was loaded."""
         self._change(
-            definition.digest(),
+            digest,
             name=definition.name,
             transport=definition.transport,
             auth=_auth_type(definition),
@@ -125,10 +125,9 @@ class KnownServers:
 
     def listed(self, digest: str, kind: str, definitions: Iterable[msgspec.Struct]) -> None:
         """A server has these, of one of `KINDS`."""
-        lean = [_lean(each) for each in definitions]
-        items = mask(msgspec.json.encode(lean).decode("utf-8", "replace")).encode()
+        items = [_masked(_lean(each), kind in _CALLED) for each in definitions]
         with self._lock:
-            self._lists[digest, kind] = items, len(lean), time.time()
+            self._lists[digest, kind] = b"[" + b",".join(items) + b"]", len(items), time.time()
         self._schedule()
 
     def keep_era(self, digest: str, era: EraChoice) -> None:
@@ -220,6 +219,13 @@ def _lean(definition: msgspec.Struct) -> dict[str, Any]:
     """Without what is absent, for which a definition has `None` or an empty `Raw`."""
     values = msgspec.structs.asdict(definition)
     return {name: value for name, value in values.items() if value is not None and value != msgspec.Raw()}
+
+
+def _masked(definition: dict[str, Any], is_called: bool) -> bytes:
+    """As JSON, without secrets; but what is called by its name keeps it: `postgres` may be a password, too."""
+    name = msgspec.json.encode({"name": definition.pop("name")})[:-1] if is_called else b"{"
+    rest = mask(msgspec.json.encode(definition).decode("utf-8", "replace")).encode()
+    return name + (b"," if is_called and definition else b"") + rest[1:]
 
 
 def _auth_type(definition: ServerDefinition) -> AuthType:

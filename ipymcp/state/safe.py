@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from ipymcp.errors import SecretError
 
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "Kind", "Safe"]
 
-Kind = Literal["secret", "tokens", "registration"]
+Kind = Literal["secret", "input", "tokens", "registration"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """One thing that is kept, without its value."""
 
     name: str
@@ -92,6 +92,14 @@ class Safe:
         if rows[0][0] == "keyring" and self._keyring is not None:
             self._keyring.delete(_label(kind, name))
         return self._database.execute("DELETE FROM secrets WHERE kind = ? AND name = ?", (kind, name)) > 0
+
+    def check(self, kind: Kind, name: str) -> str:
+        """Empty if what is kept under a name can be read, else why not."""
+        try:
+            self.get(kind, name)
+        except SecretError as error:
+            return error.message
+        return ""
 
     def kept(self, kind: Kind) -> list[Kept]:
         """What there is of a kind, what changed last first."""

@@ -41,7 +41,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # safe.py
         """
         CREATE TABLE secrets (
-            kind TEXT NOT NULL,  -- secret, tokens, registration
+            kind TEXT NOT NULL,  -- secret, input, tokens, registration
             name TEXT NOT NULL,
             place TEXT NOT NULL,  -- keyring, vault, memory
             sealed BLOB,  -- in the vault: the key's id, nonce, ciphertext; in memory: the text
@@ -56,6 +56,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             server TEXT NOT NULL,
             file TEXT NOT NULL,
             is_own INTEGER NOT NULL,  -- whether the file is the user's own
+            may_run INTEGER NOT NULL,  -- what the user said
             secrets TEXT NOT NULL,  -- JSON: the names of those it may have
             decided REAL NOT NULL  -- seconds since 1970
         )

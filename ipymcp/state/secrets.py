@@ -74,8 +74,4 @@ class Secrets:
 
     def check(self, name: str) -> str:
         """Empty if a secret can be read, else why not."""
-        try:
-            self._safe.get("secret", name)
-        except SecretError as error:
-            return error.message
-        return ""
+        return self._safe.check("secret", name)

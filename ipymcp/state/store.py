@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.state.db import Database
+    from ipymcp.state.inputs import Inputs
     from ipymcp.state.known import KnownServers
     from ipymcp.state.safe import Safe
     from ipymcp.state.secrets import Secrets
@@ -63,6 +64,13 @@ class Store:
         from ipymcp.state.secrets import Secrets
 
         return Secrets(self.safe)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What the user was asked for."""
+        from ipymcp.state.inputs import Inputs
+
+        return Inputs(self.safe)
 
     @cached_property
     def tokens(self) -> KeptTokens:

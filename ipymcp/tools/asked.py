@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
-from ipymcp.runtime.names import identifier, nearest
+from ipymcp.runtime.names import identifier, nearest, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,8 +29,7 @@ _TYPED = frozenset({"cell", "script", "named"})
 """The scopes of definitions that are nearer than any file that was found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is to be loaded."""
 
     definitions: list[ServerDefinition]
@@ -37,6 +37,8 @@ class Asked:
     """The names among them that must not fail."""
     notices: list[str] = field(default_factory=list[str])
     """What the user should know of the configuration, a line each."""
+    again: bool = True
+    """Whether to ask about what the user has said may not run."""
 
 
 def demo_definition() -> ServerDefinition:
@@ -69,7 +71,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
         ConfigError: A file or definition is wrong.
         UnknownName: A name that is nowhere defined.
     """
-    from ipymcp.config.files import from_mapping, read
+    from ipymcp.config.files import from_mapping, read_each
 
     items = list(what)
     if not items:
@@ -77,36 +79,39 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
     definitions: dict[str, ServerDefinition] = {}
     named: list[str] = []
     path: Path | None = None
-    available: dict[str, ServerDefinition] = {}
-    pending: dict[str, ServerDefinition] = {}
+    available: dict[str, ServerDefinition | ConfigError] = {}
+    pending: dict[str, ServerDefinition | ConfigError] = {}
     found: Configuration | None = None
+    lines: list[str] = []
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
             given = from_mapping(item)
             definitions.update(given)
-            named.extend(given)
+            named.extend(name for name, one in given.items() if not one.disabled)
         elif isinstance(item, str) and "://" in item:
             remote = url_definition(item)
             definitions[remote.name] = remote
             named.append(remote.name)
         elif isinstance(item, os.PathLike) or _looks_like_path(item):
-            definitions.update(pending)
-            path = Path(os.path.abspath(os.path.join(host.folder, os.path.expanduser(item))))
-            available = pending = read(path)
-            host.discovery.watch(path)
+            definitions.update(_sound(pending))
+            source = host.discovery.named(item)
+            path = Path(str(source))
+            available = pending = read_each(source)
+            if not available:
+                lines.append(f"{path} defines no servers")
         else:
             pending = {}
             if path is None and found is None and not _is_typed(item, host):
                 found = host.discovery.read()
             definitions[item] = _from(path, item, available) if path else _named(item, found, host)
             named.append(item)
-    definitions.update(pending)
-    return Asked(list(definitions.values()), named)
+    definitions.update(_sound(pending))
+    return Asked(list(definitions.values()), named, lines)
 
 
 def notices(configuration: Configuration) -> list[str]:
     """What is wrong with the files, or shadowed, as lines to show."""
-    lines = [error.message for error in configuration.errors]
+    lines = [f"{error.message}\n  {error.hint}" if error.hint else error.message for error in configuration.errors]
     for name, farther in configuration.shadowed.items():
         nearer = configuration.servers[name]
         if isinstance(nearer, ServerDefinition):
@@ -125,9 +130,14 @@ def _everything(host: Host) -> Asked:
                 lines.append(f"{name}: the one that is loaded ({loaded.source}) stays; {definition.source} has another")
                 continue
         definitions.append(definition)
+    lines += [
+        f"{name}: no file defines it any more; it stays until %mcp unload {quoted(name)}"
+        for name, session in host.sessions.items()
+        if name not in configuration.servers and session.definition.source.scope not in _TYPED
+    ]
     if not definitions and not configuration.servers:
         lines.append("no servers are configured here; %mcp config says where they would stand")
-    return Asked(definitions, [], lines)
+    return Asked(definitions, [], lines, again=False)
 
 
 def _is_typed(name: str, host: Host) -> bool:
@@ -135,9 +145,19 @@ def _is_typed(name: str, host: Host) -> bool:
     return session is not None and session.definition.source.scope in _TYPED
 
 
-def _from(path: Path, name: str, available: Mapping[str, ServerDefinition]) -> ServerDefinition:
+def _sound(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:
+    """All of a file's, none of which may be wrong."""
+    sound: dict[str, ServerDefinition] = {}
+    for name, entry in entries.items():
+        if isinstance(entry, ConfigError):
+            raise entry
+        sound[name] = entry
+    return sound
+
+
+def _from(path: Path, name: str, available: Mapping[str, ServerDefinition | ConfigError]) -> ServerDefinition:
     if name in available:
-        return available[name]
+        return _sound({name: available[name]})[name]
     hint = nearest(name, available) or f"it defines: {', '.join(available) or 'none'}"
     raise UnknownName(f"{path} defines no server {name!r}", hint=hint)
 
@@ -158,4 +178,4 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
 
 
 def _looks_like_path(text: str) -> bool:
-    return text.endswith((".json", ".json5", ".jsonc")) or "/" in text or os.sep in text
+    return text.endswith((".json", ".json5", ".jsonc")) or "/" in text or os.sep in text or text in (".", "..", "~")

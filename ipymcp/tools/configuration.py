@@ -20,6 +20,7 @@ from ipymcp.tools.tables import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ipymcp.config.definition import Source
     from ipymcp.config.discovery import Configuration
     from ipymcp.config.variables import Reference
     from ipymcp.runtime.host import Host
@@ -63,8 +64,8 @@ def listing(found: Configuration, host: Host) -> Table:
         if isinstance(entry, ConfigError):
             rows.append((name, "", "error", entry.message))
             continue
-        rows.append((name, _runs(entry), _state(entry, host), str(entry.source)))
-        rows += [(name, _runs(one), "shadowed", str(one.source)) for one in found.shadowed.get(name, ())]
+        rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
+        rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
     note = "" if rows else "no servers are configured: %mcp config add NAME -- COMMAND ARG…"
     read = f"the notebook's folder is {host.folder}"
     return Table(("server", "runs", "state", "file"), rows, title="MCP configuration", note=note or read)
@@ -89,7 +90,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     if entry is None:
         hint = nearest(name, [*found.servers, *host.sessions]) or "%mcp config lists them"
         raise UnknownName(f"no server {name!r} is configured here", hint=hint)
-    rows = [*_values(entry), *_variables(entry), *_place(entry, host)]
+    rows = [*_values(entry), *_variables(entry, host), *_place(entry, host)]
     rows += [("shadows", _runs(one), one.source.where()) for one in farther]
     note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {name} asks"
     title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
@@ -114,6 +115,15 @@ def export_to(target: str, names: Sequence[str], host: Host) -> Document:
     whole = exported(chosen, target, host.folder)
     shown = exported(map(masked_definition, chosen), target, host.folder)
     return Document(whole.document, shown.document, whole.notes)
+
+
+def _short(source: Source, host: Host) -> str:
+    """A file as it may be typed in the notebook's folder."""
+    path, home = str(source), os.path.expanduser("~")
+    for folder, start in ((host.folder, ""), (home, f"~{os.sep}")):
+        if path.startswith(folder + os.sep):
+            return start + path[len(folder) + 1 :]
+    return path
 
 
 def _runs(definition: ServerDefinition) -> str:
@@ -146,12 +156,12 @@ def _values(definition: ServerDefinition) -> Iterator[Row]:
         yield key, "kept, not used", source.path(key)
 
 
-def _variables(definition: ServerDefinition) -> Iterator[Row]:
+def _variables(definition: ServerDefinition, host: Host) -> Iterator[Row]:
     for one in references(definition):
-        yield one.text, _standing(one, definition), definition.source.path(one.where)
+        yield one.text, _standing(one, definition, host), definition.source.path(one.where)
 
 
-def _standing(one: Reference, definition: ServerDefinition) -> str:
+def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
     """What a variable stands for, without its value."""
     if one.kind == "variable":
         if one.name in os.environ:
@@ -161,7 +171,10 @@ def _standing(one: Reference, definition: ServerDefinition) -> str:
         return "unset: its default" if one.default is not None else "not set in this kernel"
     if one.kind == "input":
         return "asked for at the start" if one.name in definition.inputs else "described nowhere"
-    return {"secret": "a kept secret", "place": "a folder", "unknown": "nothing ipymcp knows"}[one.kind]
+    if one.kind == "secret":
+        is_kept = any(kept.name == one.name for kept in host.state.secrets.kept())
+        return "a kept secret" if is_kept else f"not kept: %mcp secret set {one.name}"
+    return "a folder" if one.kind == "place" else "nothing ipymcp knows"
 
 
 def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:

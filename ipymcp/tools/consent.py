@@ -10,11 +10,14 @@ from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, Candidate, TrustQuestion, WantedCall
 
 __all__ = ["ask_approval", "ask_trust"]
 
-_LONGEST_VALUE = 300
+_LONGEST_VALUE = 2_000
+_SHORT = {"y": "once", "yes": "once", "n": "no"}
 _ASKERS = {"user": "You call", "model": "A model wants to call", "app": "An app wants to call"}
 _MEANINGS = {
     "once": "once",
@@ -30,11 +33,11 @@ _MEANINGS = {
 def ask_trust(question: TrustQuestion) -> TrustAnswer:
     """Show every server of a file, and ask which of them may run."""
     candidates = question.candidates
-    count = "a server" if len(candidates) == 1 else f"{len(candidates)} servers"
-    _say(f"{_line(question.file)} {question.why}. It would run {count} with your rights:")
+    wanting = [candidate for candidate in candidates if not candidate.is_agreed]
+    _say(f"{_line(question.file)} {question.why}. {_would(len(wanting), len(candidates))}:")
     for number, candidate in enumerate(candidates, start=1):
         _show(number, candidate)
-    agreed = _agreed(candidates)
+    agreed = {candidate.name for candidate in candidates if candidate.is_agreed} | _agreed(wanting)
     secrets = [
         (candidate.name, secret)
         for candidate in candidates
@@ -57,6 +60,7 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
     while True:
         text = input(prompt).strip().lower() or "no"
+        text = _SHORT.get(text, text)
         for answer in question.answers:
             if answer == text:
                 return answer
@@ -71,7 +75,15 @@ def _show(number: int, candidate: Candidate) -> None:
         _say(f"  ! {_line(danger)}")
 
 
-def _agreed(candidates: tuple[Candidate, ...]) -> set[str]:
+def _would(running: int, all_of_them: int) -> str:
+    if not running:
+        return "What may run already wants secrets of yours"
+    return f"It would run {'a server' if all_of_them == 1 else f'{all_of_them} servers'} with your rights"
+
+
+def _agreed(candidates: Sequence[Candidate]) -> set[str]:
+    if not candidates:
+        return set()
     prompt = "run it? [yes, no] " if len(candidates) == 1 else "run them? [all, choose, none] "
     while True:
         text = input(prompt).strip().lower()
@@ -81,7 +93,7 @@ def _agreed(candidates: tuple[Candidate, ...]) -> set[str]:
             return set()
         if text == "choose":
             return {candidate.name for candidate in candidates if _yes(f"run {_line(candidate.name)}? [y/N] ")}
-        _say("  expected all, choose or none")
+        _say(f"  expected {'yes or no' if len(candidates) == 1 else 'all, choose or none'}")
 
 
 def _yes(prompt: str) -> bool:
@@ -102,11 +114,14 @@ def _arguments(arguments: bytes) -> list[str]:
 
 def _shortened(text: str) -> str:
     line = _line(text)
-    return line if len(line) <= _LONGEST_VALUE else f"{line[:_LONGEST_VALUE]}… ({len(line):,} characters)"
+    hidden = len(line) - _LONGEST_VALUE
+    half = _LONGEST_VALUE // 2
+    return line if hidden <= 0 else f"{line[:half]}… ({hidden:,} characters that are not shown) …{line[-half:]}"
 
 
 def _line(text: str) -> str:
-    return " ".join(visible(text).split())
+    """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
+    return " ".join(visible(text).replace("\n", "\u240a").split())
 
 
 def _say(text: str) -> None:

@@ -113,9 +113,10 @@ def _returns(output_schema: Mapping[str, Any] | None) -> str:
     tree = SchemaTree(output_schema)
     members = tree.members()
     if not members:
-        return f"Returns:\n    A ToolResult whose .data is {annotate(tree, tree.root)}."
+        return f"Returns:\n    A ToolResult whose .data is {printable(annotate(tree, tree.root))}."
     lines = [
-        f"    {shortened(printable(name), 60)}: {annotate(tree, part)}" for name, part in list(members.items())[:50]
+        f"    {shortened(printable(name), 60)}: {printable(annotate(tree, part))}"
+        for name, part in list(members.items())[:50]
     ]
     return "\n".join(["Returns:", "    A ToolResult; its .data has", *(f"    {line}" for line in lines)])
 

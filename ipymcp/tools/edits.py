@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
+
 from ipymcp.config.convert import adopted, as_own
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.dialects import normal
 from ipymcp.config.edit import edit, project_file
-from ipymcp.config.files import read
+from ipymcp.config.files import read_each
 from ipymcp.config.formats import definition_of
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.places import own_files, user_file
 from ipymcp.config.shapes import Written, is_name
 from ipymcp.errors import ConfigError, UnknownName
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
+from ipymcp.tools.given import changed, given
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ipymcp.runtime.host import Host
 
-__all__ = ["Imported", "add", "import_from", "remove", "settings", "update"]
-
-_TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
-"""The keys whose values are texts, as they were typed."""
-_TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
-_JSON = 'values are JSON, such as timeout=60 or inherit_env=["HOME"]; texts stand as they are'
+__all__ = ["Imported", "add", "import_from", "remove", "update"]
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """What an import did."""
 
     file: Path
@@ -42,36 +38,34 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """`key=value` as a change of a definition: `env.TOKEN` reaches into a table, an empty value takes a key out."""
-    change: dict[str, Any] = {}
-    for path, text in pairs:
-        key, dot, inner = path.partition(".")
-        value = None if not text else text if (dot and key in _TABLES_OF_TEXTS) or key in _TEXTS else _decoded(text)
-        if dot:
-            change[key] = {**(change.get(key) or {}), inner: value}
-        else:
-            change[key] = value
-    return change
+def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool) -> Imported:
+    """Write a new server, or all of a document.
 
-
-def add(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
-    """Write a new server; gives the file.
+    Args:
+        name: What to call it; of a document with several, which of them.
+        values: Its definition, or a document of any host.
+        host: The notebook's.
+        project: Whether to write the project's file, and not the user's own.
 
     Raises:
         ConfigError: There is one of that name, it is wrong, or the file cannot be written.
+        UnknownName: The document has no server of that name.
     """
     file, source = _target(host, project)
+    chosen = given(name, values, source)
+    added: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        if name in servers:
-            hint = f"%mcp config update {name} …, or %mcp config remove {name}"
-            raise ConfigError(f"{file}: {name} is there already", hint=hint)
-        servers[name] = _changed({}, values)
-        _check(name, document, source)
+        for one in chosen:
+            if one.name in servers:
+                word = quoted(one.name)
+                hint = f"%mcp config update {word} …, or %mcp config remove {word}"
+                raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
+            added.append(_put(one, document, source))
 
-    return _edit(file, alter, host, project, [name])
+    _edit(file, alter, host, project, added)
+    return Imported(file, tuple(one.name for one in added), ())
 
 
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
@@ -81,15 +75,18 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         ConfigError: ipymcp's own files do not define it, it would be wrong, or the file cannot be written.
     """
     file, source = _holder(name, host, project)
+    agreed: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
-        servers[name] = _changed(_entry(name, servers, file), values)
-        _check(name, document, source)
+        entry = _entry(name, servers, file)
+        is_trusted = _is_trusted(name, document, source, host)
+        servers[name] = changed(_ours(entry, values, source), values)
+        definition = _standing(name, document, source)
+        if is_trusted:  # else what somebody else changed would come to be agreed to
+            agreed.append(definition)
 
-    before = _standing_in(file, name, host)
-    is_trusted = before is None or host.trusts(before)  # else what somebody else changed would come to be agreed to
-    return _edit(file, alter, host, source.scope == "project", [name] if is_trusted else [])
+    return _edit(file, alter, host, source.scope == "project", agreed)
 
 
 def remove(name: str, host: Host, *, project: bool) -> Path:
@@ -111,15 +108,13 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
         UnknownName: No such host, or it has no such server.
         ConfigError: There is nothing to read, or the file cannot be written.
     """
-    definitions, notes = _theirs(place, host)
+    theirs, notes = _theirs(place, host)
     for name in names:
-        if name not in definitions:
-            raise UnknownName(
-                f"{place} has no server {name!r}", hint=nearest(name, definitions) or ", ".join(definitions)
-            )
-    chosen = [definitions[name] for name in names or definitions]
+        if name not in theirs:
+            raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, theirs) or ", ".join(theirs))
+    chosen = [theirs[name] for name in names or theirs]
     file, source = _target(host, project)
-    taken: list[str] = []
+    taken: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
@@ -127,14 +122,11 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
             if one.name in servers and not replace:
                 notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
                 continue
-            servers[one.name] = as_own(one)
-            _add_inputs(document, one)
-            _check(one.name, document, source)
-            taken.append(one.name)
+            taken.append(_put(one, document, source))
 
     if chosen:
         _edit(file, alter, host, project, taken)
-    return Imported(file, tuple(taken), tuple(notes))
+    return Imported(file, tuple(one.name for one in taken), tuple(notes))
 
 
 def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
@@ -144,8 +136,17 @@ def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[s
     if "/" not in place and os.sep not in place and "." not in place:
         hint = nearest(place, HOSTS, limit=1) or f"a file's path, or one of {', '.join(HOSTS)}"
         raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
-    path = os.path.join(host.folder, os.path.expanduser(place))
-    return {name: adopted(one) for name, one in read(path).items()}, []
+    path = os.path.abspath(os.path.join(host.folder, os.path.expanduser(place)))
+    found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
+    wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
+    return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
+
+
+def _put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> ServerDefinition:
+    """Write a definition; gives it as it stands then."""
+    document["mcpServers"][definition.name] = as_own(definition)
+    _add_inputs(document, definition)
+    return _standing(definition.name, document, source)
 
 
 def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
@@ -168,12 +169,14 @@ def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
     if project:
         return file, source
     own = {*own_files(), str(file)}
-    found = host.discovery.read()
+    found = host.discovery.peek()
     everywhere = [found.servers.get(name), *found.shadowed.get(name, ())]
     definitions = [one for one in everywhere if isinstance(one, ServerDefinition)]
     for one in sorted(definitions, key=lambda one: one.source.scope != "user"):
-        if one.source.file in own or (one.source.scope == "project" and Path(str(one.source)).name == "mcp.json"):
-            return Path(str(one.source)), one.source
+        place = str(one.source.file)
+        is_projects = one.source.scope == "project" and place == os.path.join(one.source.folder or "", "mcp.json")
+        if place in own or is_projects:
+            return Path(place), one.source
     if definitions:
         hint = f"change it there, or copy it: %mcp config import {definitions[0].source} {name}"
         raise ConfigError(f"{name} is defined in {definitions[0].source}, which ipymcp does not write", hint=hint)
@@ -189,50 +192,43 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
     return cast("Mapping[str, Any]", entry)
 
 
-def _changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """With these values; None takes one out, and a table's are changed one by one."""
-    changed = dict(entry)
-    for key, value in values.items():
-        before = changed.get(key)
-        if isinstance(value, Mapping) and (before is None or isinstance(before, Mapping)):
-            table = _changed(cast("Mapping[str, Any]", before or {}), cast("Mapping[str, Any]", value))
-            value = table or None
-        if value is None:
-            changed.pop(key, None)
-        else:
-            changed[key] = value
-    return changed
+def _ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    """An entry, under our names where one of these values has another there, or means something else."""
+    try:
+        own, names = normal(entry, "mcpServers", source)
+    except ConfigError:  # perhaps what is to be mended
+        return entry
+    return own if names.keys() & values.keys() else entry
 
 
-def _check(name: str, document: Mapping[str, Any], source: Source) -> None:
-    """Raise where what is to be written could not be read again."""
+def _standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
+    """A server as the document defines it; raises where that could not be read again."""
     if not is_name(name):
         raise ConfigError(f"{name!r} is no name of a server", hint="use a text that can be seen")
     listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
     inputs = {str(one.get("id")): one for one in listed}
-    definition_of(Written(name, f"mcpServers.{name}", document["mcpServers"][name]), "mcpServers", source, inputs)
+    written = Written(name, f"mcpServers.{name}", document["mcpServers"][name])
+    return definition_of(written, "mcpServers", source, inputs)
 
 
-def _edit(file: Path, alter: Any, host: Host, project: bool, agreed: Sequence[str] = ()) -> Path:
-    """Change the file. What the user has had us write of the servers in `agreed` may run."""
-    edit(file, alter, private=not project)
-    host.discovery.read()  # we know that it has changed
-    for name in agreed:
-        written = _standing_in(file, name, host)
-        if written is not None:
-            host.agree(written)
-    return file
-
-
-def _standing_in(file: Path, name: str, host: Host) -> ServerDefinition | None:
-    """A server as a file defines it, whatever shadows it."""
-    found = host.discovery.read()
-    everywhere = (found.servers.get(name), *found.shadowed.get(name, ()))
-    return next((one for one in everywhere if isinstance(one, ServerDefinition) and str(one.source) == str(file)), None)
-
-
-def _decoded(text: str) -> Any:
+def _is_trusted(name: str, document: Mapping[str, Any], source: Source, host: Host) -> bool:
+    """Whether a server may run as it stands, or could not anyhow."""
     try:
-        return json.loads(text)
-    except ValueError:
-        return text
+        return host.trusts(_standing(name, document, source))
+    except ConfigError:
+        return True
+
+
+def _edit(
+    file: Path,
+    alter: Callable[[dict[str, Any]], None],
+    host: Host,
+    project: bool,
+    agreed: Sequence[ServerDefinition] = (),
+) -> Path:
+    """Change the file. What the user has had us write, which `alter` puts into `agreed`, may run."""
+    edit(file, alter, private=not project)
+    host.discovery.wrote(file)
+    for definition in agreed:
+        host.agree(definition)
+    return file

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from ipymcp.masking import mask, masks
 from ipymcp.tools.annotations import Annotation, annotate
 from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree, required_names
 
@@ -54,10 +55,15 @@ class ParameterList(msgspec.Struct, frozen=True):
     """Whether the schema says so, or says nothing; `properties: {}` is how servers declare a tool without arguments."""
 
     def signature(self) -> inspect.Signature:
-        """Required arguments by position or name, optional ones by name; `**arguments` where others are allowed."""
+        """Required arguments by position or name, optional ones by name; `**arguments` where others are allowed.
+
+        It is for people to look at: secrets among the defaults are masked.
+        """
         kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
         listed = [
-            inspect.Parameter(each.alias, kinds[each.required], default=each.default, annotation=each.annotation)
+            inspect.Parameter(
+                each.alias, kinds[each.required], default=masks.json(each.default), annotation=each.annotation
+            )
             for each in self.parameters
         ]
         if self.says_open:
@@ -91,7 +97,7 @@ def _parameter(tree: SchemaTree, name: str, alias: str, schema: Any, *, required
         name=name,
         alias=alias,
         required=required,
-        annotation=Annotation(annotation),
+        annotation=Annotation(mask(annotation)),
         default=default,
         description=_description(tree, own),
         enum=tree.choices(schema)[:_MAX_CHOICES],

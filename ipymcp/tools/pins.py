@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
+from ipymcp.policy.diffs import diff
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
-from ipymcp.policy.pins import canonical, diff
+from ipymcp.policy.pins import canonical
 from ipymcp.policy.scan import look_alikes
 from ipymcp.tools.live import Live
 from ipymcp.tools.sanitize import text as escaped

@@ -104,13 +104,17 @@ class ToolPolicy(Live):
     def table(self) -> Table:
         """One row a tool."""
         rows: list[tuple[str, ...]] = []
+        decided = dict.fromkeys((*self._policy.remembered, *self._policy.said))
+        idle = set(decided)
         for session in self._host.sessions.values():
             for entry in session.catalog.tools.values():
+                idle -= {rule for rule in idle if rule.matches(entry, session.rights.digest)}
                 verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
                 said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
                 rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
-        rules = [str(rule) for rule in (*self._policy.remembered, *self._policy.said)]
+        here = set(self._policy.said)
+        rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
         note = " · ".join(rules) if rules else "the usual: you may; about models and apps you are asked"
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 
@@ -129,8 +133,9 @@ class ToolPolicy(Live):
         self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
     ) -> None:
         if always:
-            await self._host.guard.remembered().keep(digest, pattern, decision, server)
+            rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
             await self._host.guard.refresh()
+            self._policy.say(rule)
         else:
             self._policy.say(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
 

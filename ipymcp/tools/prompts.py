@@ -18,11 +18,11 @@ from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, s
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from msgspec import Raw
 
-    from ipymcp.runtime.catalog import PromptEntry
+    from ipymcp.runtime.catalog import Catalog, PromptEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.schema import ToolSchema
@@ -258,23 +258,30 @@ class AllPrompts(Listing):
     @property
     def table(self) -> Table:
         """One row a prompt."""
-        entries, notes = self._look()
-        rows = [_row(entry, f"{entry.server}.{entry.alias}") for entry in entries]
-        empty = [] if rows else ["no prompts here"]
-        return Table(_COLUMNS, rows, title="MCP prompts", note=" · ".join(empty + notes))
+        return prompt_table(*self._look())
 
     def _look(self) -> tuple[list[PromptEntry], list[str]]:
         catalogs, notes = look_at_all(self._host, "prompts")
-        found = [
-            entry
-            for session, catalog in catalogs
-            for entry in catalog.prompts.values()
-            if selects(
-                self._patterns,
-                (session.name, f"{session.name}.{entry.name}", f"{session.name}.{entry.alias}", entry.name),
-            )
-        ]
-        return found, notes
+        return selected_prompts((catalog for _, catalog in catalogs), self._patterns), notes
+
+
+def selected_prompts(catalogs: Iterable[Catalog], patterns: Sequence[str]) -> list[PromptEntry]:
+    """The prompts that patterns select."""
+    return [
+        entry
+        for catalog in catalogs
+        for entry in catalog.prompts.values()
+        if selects(
+            patterns, (entry.server, f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}", entry.name)
+        )
+    ]
+
+
+def prompt_table(entries: Iterable[PromptEntry], notes: Sequence[str]) -> Table:
+    """One row a prompt."""
+    rows = [_row(entry, f"{entry.server}.{entry.alias}") for entry in entries]
+    empty = () if rows else ("no prompts here",)
+    return Table(_COLUMNS, rows, title="MCP prompts", note=" · ".join((*empty, *notes)))
 
 
 def prompt(host: Host, entry: PromptEntry) -> Prompt:

@@ -15,7 +15,7 @@ from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ipymcp.protocol.wire import ResourceDefinition, TemplateDefinition
     from ipymcp.runtime.catalog import Catalog
@@ -235,7 +235,7 @@ class AllResources(Listing):
         catalogs, _ = look_at_all(self._host, "resources")
         for session, catalog in catalogs:
             for uri, definition in catalog.resources.items():
-                if self._selects(session.name, uri, definition.name):
+                if _is_selected(self._patterns, session.name, uri, definition.name):
                     yield Resource(self._host, session.name, uri)
 
     def __len__(self) -> int:
@@ -245,17 +245,23 @@ class AllResources(Listing):
     def table(self) -> Table:
         """One row a resource or template."""
         catalogs, notes = look_at_all(self._host, "resources", "templates")
-        rows = [
-            (row[0], session.name, *row[1:])
-            for session, catalog in catalogs
-            for row in _rows(catalog)
-            if self._selects(session.name, row[0], row[1])
-        ]
-        empty = [] if rows else ["no resources here"]
-        return Table(self.COLUMNS, rows, title="MCP resources", note=" · ".join(empty + notes))
+        return resource_table({session.name: catalog for session, catalog in catalogs}, self._patterns, notes)
 
-    def _selects(self, server: str, uri: str, name: str) -> bool:
-        return selects(self._patterns, (server, f"{server}.{uri}", uri, name))
+
+def resource_table(catalogs: Mapping[str, Catalog], patterns: Sequence[str], notes: Sequence[str]) -> Table:
+    """The resources and templates that patterns select, of servers by name."""
+    rows = [
+        (row[0], server, *row[1:])
+        for server, catalog in catalogs.items()
+        for row in _rows(catalog)
+        if _is_selected(patterns, server, row[0], row[1])
+    ]
+    empty = () if rows else ("no resources here",)
+    return Table(AllResources.COLUMNS, rows, title="MCP resources", note=" · ".join((*empty, *notes)))
+
+
+def _is_selected(patterns: Sequence[str], server: str, uri: str, name: str) -> bool:
+    return selects(patterns, (server, f"{server}.{uri}", uri, name))
 
 
 def _rows(catalog: Catalog) -> list[tuple[str, str, str, str]]:

@@ -19,6 +19,7 @@ from tests.kernels import Kernel
 
 MISBEHAVING = server_command("misbehaving")
 WHERE = "r = mcp.{}.env()\n(r.data['cwd'], r.data['environ'].get('PWD'))"
+ADD = "config add NAME URL | [NAME] {{json}} | NAME -- COMMAND ARG…"
 UP = "brings the servers up to date"
 
 
@@ -112,7 +113,10 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     assert ast.literal_eval(text(kernel, WHERE.format("mine"))) == (str(private), str(private))
     assert private.stat().st_mode & 0o777 == 0o700
 
-    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it runs, and is no server
+    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it is still the project's
+    assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
+    assert list(marks.iterdir()) == []
+    [message, _] = error(kernel, "%mcp load ./.mcp.json evil --trust")  # now it runs, and is no server
     assert message.startswith("StartError: evil: ")
     assert [path.name for path in marks.iterdir()] == ["project"]
 
@@ -225,15 +229,109 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
     assert json.loads(exported)["mcp"]["fs"]["command"] == MISBEHAVING
     assert done(kernel, "%mcp config remove fs").stdout == f"removed fs from {own}\n"
     assert json.loads(own.read_text()) == {"mcpServers": {}}
+    (folder / "mcp.json").unlink()
+    assert done(kernel, "%mcp load").stderr.splitlines()[0] == (
+        "ipymcp: fs: no file defines it any more; it stays until %mcp unload fs"
+    )
+
+
+def test_a_document_is_pasted_into_a_cell_and_a_definition_into_a_line(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    own = own_file(kernel)
+    done(kernel, "%load_ext ipymcp")
+    code = {"servers": {"my fs": about(env={"PORT": 8080}), "off": {"url": "https://h/mcp"}}}
+    pasted = json.dumps(code).replace("{", "{ // as a README has it\n", 1)
+    added = done(kernel, f"%%mcp config add\n{pasted}")
+    assert added.stdout == f"my fs, off stand in {own}: %mcp load 'my fs' off brings them up\n"
+    assert done(kernel, "%mcp load 'my fs'").displays[0]["text/plain"] == "✓ my fs: ready, 13 tools"
+    assert text(kernel, "mcp['my fs'].env().data['environ']['PORT']") == "'8080'"
+    done(kernel, "%mcp config add shell {'command': './run.sh', /* note */ 'args': ['.'],};")
+    done(kernel, "%mcp config add typed -- ./run.sh .;")
+    written = json.loads(own.read_text())["mcpServers"]
+    assert written["shell"] == {"command": "./run.sh", "args": ["."]}  # it stands as it was written
+    assert written["typed"] == {"command": str(kernel.folder / "run.sh"), "args": [str(kernel.folder)]}
+    outcome = kernel.run("%%mcp config remove shell\n{}")
+    assert outcome.error is not None and outcome.error.evalue.startswith("%mcp config remove takes no cell")
+
+
+def test_a_file_that_is_named_gives_what_can_be_used_of_it_and_says_when_that_is_nothing(
+    kernel_of_lines: Kernel,
+) -> None:
+    kernel = kernel_of_lines
+    file = write(kernel.folder / "n.json", {"mcpServers": {"good": about(), "bad": {"command": 5}}})
+    expected = f"ConfigError: {file}: mcpServers.bad.command: expected a text, got 5"
+    assert error(kernel, "%mcp load ./n.json")[0] == expected
+    assert error(kernel, "%mcp load ./n.json bad")[0] == expected
+    done(kernel, "%mcp load ./n.json good;")
+    assert text(kernel, "mcp.good.env().data['cwd']") == repr(str(kernel.folder))
+    write(file, {"mcpServers": {}})
+    assert done(kernel, "%mcp load ./n.json").stderr == f"ipymcp: {file} defines no servers\n"
+    done(kernel, "%mcp unload good;")
+
+
+def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    project(kernel)
+    write(own_file(kernel), {"mcpServers": {"fs": about(env={"T": "${secret:token}"}), "my db": about()}})
+    done(kernel, "%load_ext ipymcp\n%mcp load demo;")
+    (kernel.folder / "part").mkdir()
+    (kernel.folder / "part" / "a.json").write_text("{}")
+    (kernel.folder / "part" / "a.lock").write_text("{}")
+    done(kernel, "%mcp config add --project mine -- echo;")
+    for typed, offered in {
+        "config e": ["explain", "export"],
+        "config explain ": ["demo", "mine", "fs", "'my db'"],
+        "config explain 'my": ["my db"],
+        "config --project remove m": ["mine", "'my db'"],
+        "config update fs ti": ["timeout="],
+        "config import v": ["vscode"],
+        "config import part/": ["part/a.json"],
+        "config import --": ["--project", "--replace"],
+        "config export boocode f": ["fs"],
+        "secret ": ["set", "list", "delete"],
+        "secret set ": ["token"],
+        "trust ": ["list", "revoke"],
+        "trust revoke m": ["mine"],
+        "trust revoke --": ["--all"],
+        "policy ": ["allow", "ask", "deny", "explain", "reset"],
+        "policy deny demo.q": ["demo.query"],
+        "policy explain demo.q": ["demo.query"],
+        "policy allow demo.query --": ["--always"],
+        "pins ": ["accept", "scan", "export", "demo."],
+        "pins accept demo.q": ["demo.query"],
+        "pins export part/": ["part/a.json", "part/a.lock"],
+        "history --s": ["--server", "--since"],
+        "history --server d": ["demo"],
+        "history --tool=qu": ["query"],
+        "load --cwd p": ["part/"],
+        "load my": ["'my db'"],
+        "load x -- part/": ["part/a.json", "part/a.lock"],
+    }.items():
+        assert kernel.complete(f"%mcp {typed}").matches == offered, typed
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("config lst", "there is no %mcp config lst; there are explain, add, update, remove, import, export"),
-        ("config add fs", 'ConfigError: {own}: mcpServers.fs: expected "command" or "url", found neither'),
-        ("config add fs x y", "x is one too many; usage: %mcp config add NAME URL | {{json}} | -- COMMAND ARG…"),
-        ("config add fs {{x: 1}}", "not JSON: Expecting property name"),
+        ("policy alow fs", "there is no %mcp policy alow; did you mean 'allow'?"),
+        ("policy allow --always", "something is missing; usage: %mcp policy allow PATTERN… [--always]"),
+        ("policy explain a.b c.d", "c.d is one too many; usage: %mcp policy explain SERVER.TOOL"),
+        ("policy reset fs", "fs is one too many; usage: %mcp policy reset [--always]"),
+        ("trust revoke", "give names or --all, one of the two; usage: %mcp trust revoke NAME|FILE|HASH… | --all"),
+        ("trust revoke fs --all", "give names or --all, not both; usage: %mcp trust revoke NAME|FILE|HASH… | --all"),
+        ("trust fs", "there is no %mcp trust fs; there are list, revoke"),
+        ("pins scan fs", "fs is one too many; usage: %mcp pins scan"),
+        ("secret set", "something is missing; usage: %mcp secret set NAME"),
+        ("config add", f"something is missing; usage: %mcp {ADD}"),
+        ("config add fs", f"something is missing; usage: %mcp {ADD}"),
+        ("config add fs x y", f"x is one too many; usage: %mcp {ADD}"),
+        ("config add fs {{x: 1}}", 'ConfigError: {own}: mcpServers.fs: expected "command" or "url", found neither'),
+        ("config add fs {{x 1}}", "ConfigError: pasted, line 1, column 4: not JSON: unexpected '1'"),
+        ("config --project", "there is no option --project; usage: %mcp config [explain|add|"),
+        ("config explain fs --project", "there is no option --project; usage: %mcp config explain NAME"),
+        ("load fs {{x: 1}}", "mcp.load({{…}}) takes definitions, and %mcp config add NAME {{…}} keeps one"),
+        ("load .", "ConfigError: {folder}: is a folder"),
         ("config add fs --", "there is no command after --"),
         ("config explain", "something is missing; usage: %mcp config explain NAME"),
         ("config explain fs", "UnknownName: no server 'fs' is configured here"),
@@ -281,5 +379,6 @@ def test_a_script_finds_the_same_configuration_and_logs_what_is_wrong(
     assert done.stdout == "{'theirs': 'needs_trust', 'fs': 'ready'}\ntheirs\n"
     assert done.stderr.splitlines() == [
         f"ipymcp.config: {folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input",
+        "  look there, and just before, for a missing comma, quote or bracket",
         *[f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"] * 2,
     ]

@@ -16,7 +16,7 @@ from ipymcp.config.files import from_mapping
 from ipymcp.runtime.host import Host
 from tests.bad_servers import QUICK, bad
 from tests.conftest import StartKernel
-from tests.environments import server_command
+from tests.environments import ROOT, server_command
 from tests.servers.oauth_server import Behaviour, running
 
 
@@ -135,14 +135,23 @@ for line in sys.stdin:
 # -- browsing ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_catalog_of_a_server_that_cannot_start_can_be_looked_at() -> None:
-    with notebook(own=bad("runs=/dev/null")) as mcp:
+def test_the_catalog_of_a_server_that_cannot_start_can_be_looked_at_and_that_of_a_disabled_one_not(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "demo.py"
+    program.write_text("import runpy\nrunpy.run_module('ipymcp.demo', run_name='__main__')\n")
+    own = {"command": sys.executable, "args": [str(program)], "env": {"PYTHONPATH": str(ROOT)}}
+    with notebook(own=own) as mcp:
         shown = [row["tool"] for row in mcp.own._table()]
-    with notebook(own={**bad("runs=/dev/null"), "disabled": True}) as mcp:
+    program.unlink()
+    with notebook(own=own) as mcp:
         table = mcp.own._table()
         assert [row["tool"] for row in table] == shown
-        assert table.note == "own is disabled; this is what it had when it last ran"
+        assert table.note.startswith("own: did not start: ")
+        assert table.note.endswith("; this is what it had when it last ran")
         assert len(mcp.tools) == 0
+    with notebook(own={**own, "disabled": True}) as mcp:
+        assert (list(mcp.own._table()), mcp.own._table().note) == ([], "own is disabled")
 
 
 def test_servers_are_known_by_their_definition_and_not_by_their_name() -> None:
@@ -209,6 +218,65 @@ def test_kernels_share_what_is_known(start_kernel: StartKernel, tmp_path: Path) 
     assert "connected" in (first.run("mcp.servers.known").text or "")
 
 
+def test_resources_and_prompts_of_a_server_that_is_not_loaded_can_be_looked_at(
+    start_kernel: StartKernel, tmp_path: Path
+) -> None:
+    shared = {"IPYMCP_STATE_DIR": str(tmp_path / "state")}
+    first, second = start_kernel(env=shared), start_kernel(env=shared)
+    for kernel in (first, second):
+        kernel.run("%load_ext ipymcp")
+    first.run("%mcp load demo")
+    for word in ("resources", "prompts"):
+        live = first.run(f"%mcp {word} demo").text
+        note = "demo is not loaded; this is what it had when it last ran"
+        assert second.run(f"%mcp {word} demo").text == f"{live}\n{note}"
+    assert second.run("%mcp prompts demo.none").error is not None
+    second.run("%mcp load demo\n%mcp stop demo")
+    kept = second.run("%mcp resources demo.demo://notes*").text or ""
+    assert kept.splitlines()[2].startswith("demo://notes.md")
+    assert kept.endswith("demo is stopped; this is what it had when it last ran")
+
+
+def test_a_lazy_server_whose_files_have_changed_is_asked_about_at_its_first_call(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    folder = kernel.folder / "project"
+    folder.mkdir()
+    program = folder / "server.py"
+    program.write_text("import runpy\nrunpy.run_module('ipymcp.demo', run_name='__main__')\n")
+    server = {"command": sys.executable, "args": ["server.py"], "env": {"PYTHONPATH": str(ROOT)}, "lazy": True}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"own": server}}))
+    kernel.run(f"import os; os.chdir({str(folder)!r})\n%load_ext ipymcp")
+    assert kernel.run("%mcp load", answers=["yes"]).displays[0]["text/plain"] == "✓ own: ready, 5 tools"
+
+    def changed() -> None:
+        kernel.run("%mcp unload own")
+        assert kernel.run("%mcp load").displays[0]["text/plain"] == "✓ own: lazy, 5 tools; starts when called"
+        program.write_text(program.read_text() + "\n")
+
+    changed()
+    gathered = "import asyncio\nr = await asyncio.gather(mcp.own.echo.aio('a'), mcp.own.echo.aio('b'))"
+    both = kernel.run(f"{gathered}\n[one.text for one in r]", answers=["yes"])
+    assert (both.text, both.prompts) == ("['a', 'b']", ["run it? [yes, no] "])
+    changed()
+    refused = kernel.run("mcp.own.echo('a')", answers=["no"])
+    assert refused.error is not None and refused.error.ename == "TrustError"
+    assert refused.prompts == ["run it? [yes, no] "]
+    assert kernel.run("%mcp start own", answers=["yes"]).error is None
+    changed()
+    alone = kernel.run("mcp.own.echo('a')").error  # nobody can be asked
+    assert alone is not None and alone.ename == "TrustError"
+
+
+def test_what_a_password_and_a_tool_share_is_the_tools_name() -> None:
+    own = bad("tools=1", env={"PASSWORD": "tool_00000"})
+    with notebook(own=own):
+        pass
+    with notebook(own={**own, "lazy": True}) as mcp:
+        assert state(mcp, "own") == "stopped (lazy)"
+        assert "tool_00000" in dir(mcp.own)
+        assert mcp.own.tool_00000.name == "tool_00000"
+
+
 def test_a_database_that_cannot_be_used_is_said_once_in_a_cell(start_kernel: StartKernel, tmp_path: Path) -> None:
     path = tmp_path / "state" / "state.db"
     path.parent.mkdir()
@@ -221,3 +289,17 @@ def test_a_database_that_cannot_be_used_is_said_once_in_a_cell(start_kernel: Sta
     assert loaded.stderr == f"ipymcp: {path} is damaged: {text}\n"
     assert kernel.run("%mcp tools").stderr == ""
     assert kernel.run("mcp.demo.echo('hello').text").text == "'hello'"
+
+
+def test_a_database_that_fails_later_is_said_below_the_next_cell_of_any_kind(
+    start_kernel: StartKernel, tmp_path: Path
+) -> None:
+    path = tmp_path / "state" / "state.db"
+    kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(path.parent)})
+    kernel.run("%load_ext ipymcp\n%mcp load demo")
+    path.write_bytes(b"this is no database\n" * 500)
+    looked = kernel.run("mcp.servers.known")
+    assert looked.error is None
+    text = "what ipymcp learns now is kept in memory, until this kernel ends"
+    assert looked.stderr == f"ipymcp: {path} is damaged: {text}\n"
+    assert kernel.run("mcp.servers.known").stderr == ""

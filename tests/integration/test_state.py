@@ -115,6 +115,41 @@ def test_a_forked_child_has_a_connection_of_its_own(path: Path) -> None:
     database.close()
 
 
+KILLED = """
+import sys, threading
+from pathlib import Path
+from ipymcp.state.db import Database
+database = Database(Path(sys.argv[1]))
+database.execute("INSERT INTO secrets VALUES ('secret', 'whole', 'vault', x'00', 0)")
+
+def half(connection):
+    connection.execute("PRAGMA cache_size = 1")  # what is written reaches the file before the end
+    for number in range(2000):
+        connection.execute("INSERT INTO secrets VALUES ('secret', ?, 'vault', zeroblob(1000), 0)", (str(number),))
+    print("writing", flush=True)
+    threading.Event().wait()
+
+database.transact(half)
+"""
+
+
+def test_a_kernel_killed_while_it_writes_leaves_what_was_whole(path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"writing\n"
+    assert path.with_name("state.db-journal").stat().st_size > 0
+    writer.kill()
+    writer.wait()
+    writer.stdout.close()
+    warnings: list[str] = []
+    database = Database(path, warnings.append)
+    assert names(database) == ["whole"]
+    put(database, "next")
+    assert database.query("PRAGMA integrity_check") == [("ok",)]
+    assert (database.is_lasting, warnings) == (True, [])
+    database.close()
+
+
 # -- where it cannot be used ------------------------------------------------------------------------------------------
 
 

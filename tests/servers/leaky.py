@@ -1,8 +1,9 @@
 """An MCP server that tells its secrets in every way there is. Standard library only.
 
-Its secrets are the values of the variables that it is told of by `--secret NAME`, and `--api-key VALUE`.
+Its secrets are the values of the variables that it is told of by `--secret NAME`, `--api-key VALUE`, the last word of
+`--header TEXT`, and `--told VALUE`.
 Tools: leak(how, form): how is stderr (in pieces), log, result, structured, error, refuse, progress or markdown.
-`forms` gives the names of the forms. Its description, instructions and a resource hold them all.
+`forms` gives the names of the forms. Its description, instructions, schemas, a resource and a prompt hold them all.
 """
 
 from __future__ import annotations
@@ -61,23 +62,44 @@ class Server:
         match message["method"]:
             case "initialize":
                 version = params["protocolVersion"]
-                able = {"tools": {}, "logging": {}, "resources": {}, "prompts": {}}
+                able = {"tools": {}, "logging": {}, "resources": {}, "prompts": {}, "completions": {}}
                 info = {"name": "leaky", "version": "1"}
                 about = {"capabilities": able, "serverInfo": info, "instructions": f"instructed: {self.all}"}
                 return {"result": {"protocolVersion": version, **about}}
             case "tools/list":
-                properties = {"how": {"type": "string", "description": self.all}, "form": {"type": "string"}}
-                schema = {"type": "object", "properties": properties, "required": ["how"]}
-                return {"result": {"tools": [{"name": "leak", "description": self.all, "inputSchema": schema}]}}
+                properties = {
+                    "how": {"type": "string", "description": self.all},
+                    "form": {"type": "string"},
+                    "key": {"type": "string", "title": self.all, "default": self.all, "examples": self.secrets},
+                    "which": {"enum": [*self.secrets, "none"], "default": self.secrets[0]},
+                }
+                schema = {"type": "object", "title": self.all, "properties": properties, "required": ["how"]}
+                gives = {"type": "object", "properties": {"deep": {}, "which": {"enum": self.secrets}}}
+                about = {"title": self.all, "description": self.all, "annotations": {"title": self.all}}
+                tool = {"name": "leak", **about, "inputSchema": schema, "outputSchema": gives}
+                return {"result": {"tools": [tool]}}
             case "resources/list":
-                return {"result": {"resources": [{"uri": "leak://it", "name": "it", "description": self.all}]}}
+                return {
+                    "result": {
+                        "resources": [
+                            {"uri": "leak://it", "name": "it", "description": self.all},
+                            {"uri": f"leak://it?key={quote(self.secrets[0])}", "name": self.all, "title": self.all},
+                        ]
+                    }
+                }
             case "resources/templates/list":
                 return {"result": {"resourceTemplates": []}}
             case "resources/read":
                 content = {"uri": "leak://it", "text": self.all, "mimeType": "text/plain"}
                 return {"result": {"contents": [content]}}
             case "prompts/list":
-                return {"result": {"prompts": [{"name": "leaking", "description": self.all}]}}
+                about = {"name": "about", "title": self.all, "description": self.all}
+                return {"result": {"prompts": [{"name": "leaking", "description": self.all, "arguments": [about]}]}}
+            case "prompts/get":
+                content = {"type": "text", "text": self.all}
+                return {"result": {"messages": [{"role": "user", "content": content}]}}
+            case "completion/complete":
+                return {"result": {"completion": {"values": self.secrets}}}
             case "tools/call":
                 arguments = params["arguments"]
                 token = (params.get("_meta") or {}).get("progressToken")
@@ -128,9 +150,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--secret", action="append", default=[])
     parser.add_argument("--api-key")
+    parser.add_argument("--header")
+    parser.add_argument("--told")
     options = parser.parse_args()
     secrets = [line for name in options.secret for line in os.environ[name].splitlines()]
-    server = Server(secrets + ([options.api_key] if options.api_key else []))
+    header = (options.header or "").rpartition(" ")[2]
+    server = Server(secrets + [one for one in (options.api_key, header, options.told) if one])
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message:

@@ -14,7 +14,7 @@ from ipymcp.policy.approvals import Approvals, Wish
 from ipymcp.policy.policy import Policy
 from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion
 from ipymcp.policy.remembered import Remembered
-from ipymcp.policy.rules import Rights
+from ipymcp.policy.rules import Rights, Rule
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.state.db import Database
@@ -87,6 +87,19 @@ def test_an_answer_is_good_for_what_it_says(database: Database, answer: Any, sam
     run(test)
 
 
+def test_what_is_denied_stays_so_when_a_whole_server_is_allowed(database: Database) -> None:
+    async def test() -> None:
+        asked = Asked(database, "never", "server")
+        assert await asked.want("erase") == []
+        asked.policy.say(Rule("fs.delete", "deny", "this notebook"))
+        assert await asked.want("read") == ["read"]
+        assert await asked.want("write", "erase", "delete") == ["write"]
+        asked.policy.say(Rule("fs.*", "allow", "this notebook"))
+        assert await asked.want("erase", "delete") == ["erase", "delete"]
+
+    run(test)
+
+
 def test_the_rest_of_an_answer_is_offered_only_where_there_is_one(database: Database) -> None:
     async def test() -> None:
         asked = Asked(database, "once", "once")
@@ -146,3 +159,37 @@ def test_a_question_that_fails_leaves_nobody_waiting(database: Database) -> None
             await Asked(database).approvals.obtain(Wish(entry("read"), RIGHTS, "model", "", b"{}"))
 
     run(test)
+
+
+@pytest.mark.parametrize(("answer", "allowed"), [("always", ["read"]), ("never", [])])
+def test_always_and_never_end_the_asking_that_a_rule_of_this_notebook_began(
+    database: Database, answer: ApprovalAnswer, allowed: list[str]
+) -> None:
+    async def run() -> None:
+        asked = Asked(database, answer)
+        asked.policy.say(Rule("fs.*", "ask", "this notebook"))
+        assert await asked.want("read") == allowed
+        assert await asked.want("read") == allowed
+        assert len(asked.questions) == 1
+
+    asyncio.run(run())
+
+
+def test_what_was_answered_here_gives_way_to_what_is_forbidden_elsewhere_since_and_to_nothing_else(
+    database: Database,
+) -> None:
+    async def run() -> None:
+        asked, elsewhere = Asked(database, "always"), Remembered(database)
+        assert await asked.want("read") == ["read"]
+        asked.policy.say(Rule("fs.write", "deny", "this notebook"))
+        await elsewhere.keep("d1", "write", "allow")
+        asked.policy.remember(await elsewhere.rules())
+        assert await asked.want("read", "write") == ["read"]
+        await elsewhere.keep("", "*.read", "deny")
+        asked.policy.remember(await elsewhere.rules())
+        assert await asked.want("read") == []
+        await elsewhere.forget()
+        asked.policy.remember(await elsewhere.rules())
+        assert [str(rule) for rule in asked.policy.said] == ["deny fs.write (this notebook)"]
+
+    asyncio.run(run())

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ipymcp.config.comments import without_comments
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.files import JSON5_MAX_BYTES, from_mapping, read
 from ipymcp.config.formats import definitions
@@ -107,11 +110,11 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
         ({"command": ""}, 'command: expected a text, got ""', PROGRAM),
         ({"args": {"a": "x" * 80}}, "args: expected a list of strings, got an object", PROGRAM),
         ({"cwd": ["x" * 80]}, "cwd: expected a text, got a list", "write a folder's path"),
-        ({"env": ["A=b"]}, 'env: expected an object of strings, got ["A=b"]', TABLE),
+        ({"env": ["A=b"]}, "env: expected an object of strings, got a list", TABLE),
         ({"env": {"PORT": 8080}}, "env.PORT: expected a string, got 8080", 'put it in quotes: "8080"'),
         ({"env": {"ON": True}}, "env.ON: expected a string, got true", 'put it in quotes: "true"'),
         ({"env": {"A": None}}, "env.A: expected a string, got null", TABLE),
-        ({"headers": 1}, "headers: expected an object of strings, got 1", TABLE),
+        ({"headers": 1}, "headers: expected an object of strings, got a number or a flag", TABLE),
         ({"cwd": {}}, "cwd: expected a text, got an object", "write a folder's path"),
         (
             {"timeout": "30s"},
@@ -276,8 +279,42 @@ def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
     assert read(write(tmp_path, text))["a"].args == ("1",)
 
 
-def test_a_plain_json_file_costs_no_json5(tmp_path: Path) -> None:
-    path = write(tmp_path, '{"mcpServers": {"a": {"command": "x"}}}')
+json_values = st.recursive(
+    st.none() | st.integers() | st.text(st.sampled_from('/*,}]"\\\n a')),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.sampled_from('/*,"a')), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def commented(value: Any) -> str:
+    """A value as JSON in which every item is followed by comments and a comma."""
+    end = ' /* "], \n */ , // "}\n'
+    if isinstance(value, list):
+        return f"[{''.join(commented(item) + end for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{''.join(f'{json.dumps(name)}: {commented(value[name])}{end}' for name in value)}}}"
+    return json.dumps(value)
+
+
+@given(json_values)
+def test_comments_and_trailing_commas_go_and_nothing_else_does(value: Any) -> None:
+    text = commented(value)
+    plain = without_comments(text)
+    assert json.loads(plain) == value
+    assert (len(plain), plain.count("\n")) == (len(text), text.count("\n"))
+    assert without_comments(json.dumps(value)) == json.dumps(value)
+
+
+@pytest.mark.parametrize("text", ["/*" * 500_000, '"' * 999_999, ", " * 500_000, "/" * 999_999, '"a' + "\\" * 999_999])
+def test_a_text_full_of_openings_takes_no_time(text: str) -> None:
+    assert len(without_comments(text)) == len(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"mcpServers": {"a": {"command": "x"}}}', '{"mcpServers": {"a": {"command": "x",}}} // mine']
+)
+def test_a_file_that_is_json_but_for_comments_costs_no_json5(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
     script = f"from ipymcp.config.files import read; read({str(path)!r}); import sys; print('json5' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"
@@ -289,10 +326,10 @@ LOOK = "look there, and just before, for a missing comma, quote or bracket"
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ('{"mcpServers": {\n  "a": {"command": "x"}\n  "b": {}\n}}', ', line 3, column 3: not JSON: Unexpected """'),
-        ('// a\n{"mcpServers": tru}', ', line 2, column 19: not JSON: Unexpected "}"'),
+        ('{"mcpServers": {\n  "a": {"command": "x"}\n  "b": {}\n}}', ", line 3, column 3: not JSON: unexpected '\"'"),
+        ('// a\n{"mcpServers": tru}', ", line 2, column 19: not JSON: unexpected '}'"),
         ('{"mcpServers": ', ", line 1, column 16: not JSON: Unexpected end of input"),
-        ('{"a":\n"x\ny"}', ", line 2, column 3: not JSON: Unexpected line break"),
+        ('{"a":\n"x\ny"}', ", line 2, column 3: not JSON: unexpected line break"),
     ],
 )
 def test_a_syntax_error_is_shown_by_line_and_column(tmp_path: Path, text: str, where: str) -> None:
@@ -301,7 +338,7 @@ def test_a_syntax_error_is_shown_by_line_and_column(tmp_path: Path, text: str, w
 
 
 def test_a_large_file_is_not_tried_as_json5(tmp_path: Path) -> None:
-    path = write(tmp_path, '{"mcpServers": {}, // c\n"x": "' + "y" * JSON5_MAX_BYTES + '"}')
+    path = write(tmp_path, '{"mcpServers": {}, x: "' + "y" * JSON5_MAX_BYTES + '"}')
     expected = "Expecting property name enclosed in double quotes"
     assert refused(read, path) == (f"{path}, line 1, column 20: not JSON: {expected}", LOOK)
 

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from ipymcp.config.definition import Source
 from ipymcp.config.edit import edit, project_file
+from ipymcp.config.files import decode, from_mapping, read
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.secrecy import masked, masked_args
-from ipymcp.errors import ConfigError
+from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.host import Host
 from ipymcp.tools import edits
 from ipymcp.tools.configuration import explanation, export_to, listing
+from ipymcp.tools.given import placed, settings
 
 
 @pytest.fixture
@@ -156,8 +159,8 @@ def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(ho
 
 def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
     own = home / "jupyter" / "ipymcp" / "mcp.json"
-    assert edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False) == own
-    change = edits.settings(
+    assert edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False).file == own
+    change = settings(
         [
             ("timeout", "60"),
             ("env.A", "1.10"),
@@ -174,17 +177,93 @@ def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
             "disabled": True,
         }
     }  # fmt: skip
-    edits.update(
-        "fs", edits.settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False
-    )
+    edits.update("fs", settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False)
     assert servers(own) == {"fs": {"command": "x", "args": ["2"], "disabled": True}}
     edits.remove("fs", host, project=False)
     assert servers(own) == {}
     assert host.discovery.changes() == []
 
 
+def test_a_change_of_our_own_file_leaves_what_others_changed_to_be_told(
+    home: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYMCP_CONFIG", "none.json")  # is missing, and hinders nothing
+    edits.add("fs", {"command": "x"}, host, project=False)
+    edits.update("fs", {"timeout": 5}, host, project=False)
+    monkeypatch.delenv("IPYMCP_CONFIG")
+    found = host.discovery.read().definitions
+    assert found["fs"].timeout == 5.0 and host.trusts(found["fs"])
+    theirs = home / "p" / ".mcp.json"
+    theirs.write_text("{}")
+    edits.update("fs", {"timeout": 6}, host, project=False)
+    assert host.discovery.changes() == [f"{theirs} is new: %mcp load brings the servers up to date"]
+
+
+def test_a_value_that_another_host_named_is_changed_under_our_name(home: Path, host: Host) -> None:
+    own = home / "jupyter" / "ipymcp" / "mcp.json"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    theirs = {
+        "open": {"type": "local", "command": ["x", "1"], "environment": {"A": "1"}, "enabled": False, "note": "n"},
+        "slow": {"httpUrl": "https://h/mcp", "timeout": 5000},
+    }
+    own.write_text(json.dumps({"mcpServers": theirs}))
+    edits.update("open", {"note": "m"}, host, project=False)
+    assert servers(own)["open"] == {**theirs["open"], "note": "m"}
+    edits.update("open", {"env": {"B": "2"}, "disabled": None}, host, project=False)
+    assert servers(own)["open"] == {
+        "type": "stdio", "command": "x", "args": ["1"], "env": {"A": "1", "B": "2"}, "note": "m"
+    }  # fmt: skip
+    edits.update("slow", {"timeout": 7}, host, project=False)
+    assert host.discovery.read().definitions["slow"].timeout == 7.0
+
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "hosts"
+
+
+@pytest.mark.parametrize("fixture", [path.name for path in FIXTURES.iterdir()])
+def test_the_document_of_any_host_is_added_as_it_is(home: Path, host: Host, fixture: str) -> None:
+    document, _ = decode((FIXTURES / fixture).read_text(), "pasted")
+    added = edits.add(None, document, host, project=False)
+    expected = read(FIXTURES / fixture)
+    same: dict[str, Any] = {"source": Source()}
+    found = host.discovery.read().definitions
+    assert list(found) == list(added.names) == list(expected)
+    assert [found[name].replace(**same) for name in expected] == [one.replace(**same) for one in expected.values()]
+    assert [one.replace(**same) for one in from_mapping(document).values()] == [
+        one.replace(**same) for one in expected.values()
+    ]
+
+
+def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host: Host) -> None:
+    two = {"servers": {"a": {"command": "x", "env": {"N": 1}}, "b": {"url": "https://h"}}}
+    own = edits.add("a", two, host, project=False).file
+    edits.add("c", {"mcpServers": {"d": {"command": "y"}}}, host, project=False)
+    before = {"a": {"command": "x", "env": {"N": "1"}}, "c": {"command": "y"}}
+    assert servers(own) == before
+    with pytest.raises(UnknownName, match="there is no server 'e' in what was pasted") as caught:
+        edits.add("e", two, host, project=False)
+    assert caught.value.hint == "without a name, all of it is added"
+    assert refused(edits.add, None, two, host, project=False)[0] == f"{own}: a is there already"
+    assert refused(edits.add, None, {"command": "y"}, host, project=False) == (
+        "the server needs a name",
+        "%mcp config add NAME {…}, or a whole document",
+    )
+    assert refused(edits.add, None, {"foo": {}}, host, project=False)[0] == (
+        'pasted: expected the key "mcpServers", found "foo"'
+    )
+    assert servers(own) == before
+
+
+def test_a_path_typed_in_the_notebooks_folder_is_kept_as_that(home: Path, host: Host) -> None:
+    words = ["npx", ".", "./a", "../b", "~/c", "some/package", "-y"]
+    typed = [placed(word, host, project=False) for word in words]
+    p = home / "p"
+    assert typed == ["npx", str(p), str(p / "a"), str(home / "b"), str(home / "c"), "some/package", "-y"]
+    assert placed("./a", host, project=True) == "./a"
+
+
 def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host) -> None:
-    own = edits.add("fs", {"command": "x"}, host, project=False)
+    own = edits.add("fs", {"command": "x"}, host, project=False).file
     before = own.read_text()
     assert refused(edits.add, "fs", {"command": "y"}, host, project=False) == (
         f"{own}: fs is there already",
@@ -204,8 +283,10 @@ def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host)
     assert own.read_text() == before
 
 
-def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host) -> None:
-    theirs = home / "p" / ".mcp.json"
+@pytest.mark.parametrize("name", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.json"])
+def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host, name: str) -> None:
+    theirs = home / "p" / name
+    theirs.parent.mkdir(exist_ok=True)
     theirs.write_text('{"mcpServers": {"fs": {"command": "x"}}}')
     assert refused(edits.update, "fs", {"timeout": 1}, host, project=False) == (
         f"fs is defined in {theirs}, which ipymcp does not write",
@@ -219,7 +300,7 @@ def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host) 
 def test_a_projects_own_file_is_written_where_that_is_asked_for_or_it_alone_has_the_server(
     home: Path, host: Host
 ) -> None:
-    file = edits.add("fs", {"command": "x"}, host, project=True)
+    file = edits.add("fs", {"command": "x"}, host, project=True).file
     assert (file, file.stat().st_mode & 0o777) == (home / "p" / "mcp.json", 0o644)
     assert edits.update("fs", {"timeout": 5}, host, project=False) == file
     assert servers(file) == {"fs": {"command": "x", "timeout": 5}}
@@ -337,15 +418,15 @@ def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
 
 def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, host: Host) -> None:
     (home / "p" / ".mcp.json").write_text('{"mcpServers": {"fs": {"command": "theirs"}, "bad": {}}}')
-    own = edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, project=False)
+    own = edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, project=False).file
     edits.add("off", {"url": "https://h", "disabled": True}, host, project=False)
     table = listing(host.discovery.read(), host)
-    project = str(home / "p" / ".mcp.json")
+    project, mine = home / "p" / ".mcp.json", f"~/{own.relative_to(home)}"
     assert table.rows == (
-        ("fs", "theirs", "needs_trust", project),
-        ("fs", "mine --token •••• (3 characters)", "shadowed", str(own)),
+        ("fs", "theirs", "needs_trust", ".mcp.json"),
+        ("fs", "mine --token •••• (3 characters)", "shadowed", mine),
         ("bad", "", "error", f'{project}: mcpServers.bad: expected "command" or "url", found neither'),
-        ("off", "https://h", "disabled", str(own)),
+        ("off", "https://h", "disabled", mine),
     )
 
 
@@ -357,7 +438,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
         '{"mcp": {"fs": {"type": "local", "command": ["x", "${NONE}"], "timeout": 5, "environment":'
         ' {"T": "{env:TOKEN}", "K_KEY": "abc"}}}}'
     )
-    own = edits.add("fs", {"command": "mine"}, host, project=False)
+    own = edits.add("fs", {"command": "mine"}, host, project=False).file
     table = explanation("fs", host.discovery.read(), host)
     assert table.title == f"fs: from {theirs} (project)"
     assert table.rows == (

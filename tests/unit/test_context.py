@@ -5,6 +5,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ipymcp.notebook.context import AttributeContext, LineContext, Step, context_at
 
@@ -30,23 +31,39 @@ def shown(path: tuple[Step, ...]) -> str:
 @pytest.mark.parametrize(
     ("text", "kind", "partial"),
     [
-        ("%mcp ", "subcommand", ""),
-        ("%mcp lo", "subcommand", "lo"),
-        ("x = 1\n  %mcp lo", "subcommand", "lo"),
-        ("r = %mcp ca", "subcommand", "ca"),
-        ("d['k'] = %mcp ca", "subcommand", "ca"),
-        ("%%mcp ca", "subcommand", "ca"),
-        ("%mcp help lo", "subcommand", "lo"),
+        ("%mcp ", "word", ""),
+        ("%mcp lo", "word", "lo"),
+        ("x = 1\n  %mcp lo", "word", "lo"),
+        ("r = %mcp ca", "word", "ca"),
+        ("d['k'] = %mcp ca", "word", "ca"),
+        ("%%mcp ca", "word", "ca"),
+        ("%mcp help lo", "word", "lo"),
         ("%mcp restart fs gi", "server", "gi"),
         ("%mcp logs fs -n 5 ", "server", ""),
-        ("%mcp load fs", "server", "fs"),
-        ("%mcp load ./ser", "file", "./ser"),
-        ("%mcp load --cwd da", "file", "da"),
+        ("%mcp load fs", "loadable", "fs"),
+        ("%mcp load ./ser", "loadable", "./ser"),
+        ("%mcp load --cwd da", "folder", "da"),
         ("%mcp load x -- uvx mc", "file", "mc"),
         ("%mcp load --era le", "option-value", "le"),
         ("%mcp load --era=le", "option-value", "le"),
         ("%mcp load fs --tr", "option", "--tr"),
         ("%mcp load fs --", "option", "--"),
+        ("%mcp load ./a.json fs", "loadable", "fs"),
+        ("%mcp start f", "server", "f"),
+        ("%mcp config explain f", "configured", "f"),
+        ("%mcp config --project update f", "configured", "f"),
+        ("%mcp config update fs ti", "setting", "ti"),
+        ("%mcp config import vs", "source-host", "vs"),
+        ("%mcp config export vscode f", "configured", "f"),
+        ("%mcp secret set to", "secret", "to"),
+        ("%mcp trust revoke f", "trusted", "f"),
+        ("%mcp trust revoke --a", "option", "--a"),
+        ("%mcp policy deny --always fs.re", "tool", "fs.re"),
+        ("%mcp pins fs.re", "tool", "fs.re"),
+        ("%mcp history --tool re", "tool-name", "re"),
+        ("%mcp history --server=f", "server", "f"),
+        ("%mcp cancel 1", "call", "1"),
+        ("%mcp stubs x", "file", "x"),
         ("%mcp call fs.re", "tool", "fs.re"),
         ("%mcp call --timeout 5 fs.re", "tool", "fs.re"),
         ("%%mcp call --out x fs.re", "tool", "fs.re"),
@@ -66,7 +83,7 @@ def test_a_line_says_what_is_typed(text: str, kind: str, partial: str) -> None:
 
 def test_a_call_names_its_tool_its_arguments_and_the_open_quote() -> None:
     text = "r = %mcp call --timeout 5 fs.read-file path='a b' head=5 mode=\"re"
-    assert context_at(text) == LineContext(
+    assert replace(line(text), options=()) == LineContext(
         kind="value",
         partial="re",
         start=len(text) - 2,
@@ -91,6 +108,9 @@ def test_a_call_names_its_tool_its_arguments_and_the_open_quote() -> None:
         "%mcp call fs.read # pa",
         '%mcp call fs.read {"pa',
         "%mcp nonsense a",
+        "%mcp secret list a",
+        "%mcp config add fs",
+        "%mcp config update fs timeout=6",
         "%%mcp call fs.read\n{'a': mcp.",
         "x = 1\n%%mcp call fs.re",
         "%mcp a=b",

@@ -14,7 +14,7 @@ import pytest
 
 from ipymcp.config import discovery
 from ipymcp.config.discovery import PROJECT_FILES, Configuration, candidates, discover
-from ipymcp.config.places import notebook_folder
+from ipymcp.config.places import notebook_file
 from ipymcp.config.watch import Discovery
 from ipymcp.errors import ConfigError
 
@@ -213,23 +213,23 @@ def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
         [
             f"{folder}/mcp.json has changed: %mcp load {up}",
             f"{folder}/.mcp.json is new: %mcp load {up}",
-            f"{explicit} is gone: %mcp load {explicit} {up}",
+            f"{explicit} is gone: its servers stay until %mcp unload",
         ]
     )
     assert watched.changes() == []
 
 
-# The notebook's folder
+# The notebook
 
 
-def test_the_notebooks_folder_is_what_the_front_end_says_else_the_working_folder(home: Path) -> None:
+def test_the_notebook_is_the_one_that_the_front_end_names(home: Path) -> None:
     (home / "a").mkdir()
     (home / "b").mkdir()
     jupyter = {"JPY_SESSION_NAME": f"{home}/a/x.ipynb"}
-    assert notebook_folder(None, jupyter) == str(home / "a")
-    assert notebook_folder(f"{home}/b/y.ipynb", jupyter) == str(home / "b")
+    assert notebook_file(None, jupyter) == f"{home}/a/x.ipynb"
+    assert notebook_file(f"{home}/b/y.ipynb", jupyter) == f"{home}/b/y.ipynb"
     for unusable in ("x.ipynb", "console-1", "/no/such/folder/x.ipynb", "rel/x.ipynb", ""):
-        assert notebook_folder(None, {"JPY_SESSION_NAME": unusable}) == os.getcwd()
+        assert notebook_file(None, {"JPY_SESSION_NAME": unusable}) is None
 
 
 @pytest.fixture

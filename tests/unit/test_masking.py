@@ -144,3 +144,24 @@ def test_the_secrets_of_a_definition_are_found() -> None:
     assert set(sensitive(local)) == {
         *("argument-key", "argument-token", "db-password", "env-key", "p%40ss-word", "p@ss-word"),
     }
+    bridge = ServerDefinition(
+        name="x",
+        command="npx",
+        args=(
+            "mcp-remote",
+            "https://host/mcp",
+            "--header",
+            "Authorization: Bearer header-token",
+            "--header=X-Api-Key:k",
+        ),
+        env={"AUTH_HEADER": "Bearer env-token", "PLAIN": "ghp_abcdefgh01234567"},
+    )
+    assert set(sensitive(bridge)) == {
+        *("Bearer header-token", "header-token", "k", "Bearer env-token", "env-token", "ghp_abcdefgh01234567"),
+    }
+
+
+def test_numbers_that_are_secrets_are_masked_within_json() -> None:
+    masks = Masks()
+    masks.add("1234567890")
+    assert masks.json({"pin": 1234567890, "n": 12, "ok": True}) == {"pin": "[secret]", "n": 12, "ok": True}

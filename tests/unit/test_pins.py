@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from ipymcp.errors import ConfigError, PolicyError
+from ipymcp.policy.diffs import diff
 from ipymcp.policy.pinning import Pinning, read_lock, write_lock
-from ipymcp.policy.pins import canonical, diff, fingerprint
+from ipymcp.policy.pins import canonical, fingerprint
 from ipymcp.policy.policy import Policy
 from ipymcp.policy.rules import Rights
 from ipymcp.protocol.wire import ToolDefinition
@@ -76,6 +77,21 @@ def test_a_new_tool_is_pinned_and_another_definition_has_pins_of_its_own(databas
     assert compare(pinning, tool(description="Other."), digest="d2") == []
 
 
+def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
+    policy, changed = Policy(), tool(description="Other.")
+    pinning = Pinning(policy, database)
+    compare(pinning, tool(), tool("write"))
+    compare(pinning, changed, tool("write", "Another."))
+    asyncio.run(Pinning(Policy(), database).accept("d1", "fs", [changed]))
+    assert pinning.has_changed("d1", "read")
+    asyncio.run(pinning.refresh())
+    assert not pinning.has_changed("d1", "read")
+    assert pinning.has_changed("d1", "write")
+    assert (
+        policy.verdict(ToolEntry("fs", "read", changed), Rights("d1", auto_approve=("*",)), "model").decision == "allow"
+    )
+
+
 def test_a_changed_tool_is_kept_from_models(database: Any) -> None:
     policy = Policy()
     pinning = Pinning(policy, database)
@@ -97,11 +113,34 @@ def test_a_diff_can_be_read_line_by_line() -> None:
     assert " description: Reads." in lines
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("Reads.", "Reads.\n", ["+description: "]),
+        (None, "", ["+description: "]),
+        ("a\nb", "a\r\nb", ["-description: a", "+description: a\\r"]),
+        ("a b", "a\tb", ["-description: a b", "+description: a\\tb"]),
+        ("a b", "a\u00a0b", ["-description: a b", "+description: a\\xa0b"]),
+        ("Read", "R\u0435ad", ["-description: Read", "+description: R\\u0435ad"]),
+        ("Read", "Rea\u200bd", ["-description: Read", "+description: Rea\\u200bd"]),
+        ("\u6587\u4ef6", "\u6587\u6863", ["-description: \u6587\u4ef6", "+description: \u6587\u6863"]),
+        (
+            f"{'a' * 99} {'b' * 99}",
+            f"{'a' * 99} not {'b' * 99}",
+            [f"-\u2026{'a' * 49} {'b' * 50}\u2026", f"+\u2026{'a' * 49} not {'b' * 50}\u2026"],
+        ),
+    ],
+)
+def test_nothing_that_differs_looks_the_same_in_a_diff(old: str | None, new: str, expected: list[str]) -> None:
+    before, after = (canonical(ToolDefinition("read", description=text)) for text in (old, new))
+    assert [line for line in diff(before, after) if line[0] in "+-" and line[1:3] not in ("--", "++")] == expected
+
+
 def test_a_server_that_is_not_what_the_lock_file_says_does_not_start(database: Any, tmp_path: Path) -> None:
     file = tmp_path / "mcp.lock"
     write_lock(file, {"fs": [tool(), tool("gone")]})
     pinning = Pinning(Policy(), database)
-    pinning.hold_to(read_lock(file), ["fs"])
+    pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
     with pytest.raises(PolicyError) as caught:
         compare(pinning, tool(description="Other."), tool("new"), starting=True)
     assert caught.value._two_lines() == [
@@ -115,7 +154,7 @@ def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: A
     file, policy = tmp_path / "mcp.lock", Policy()
     write_lock(file, {"fs": [tool()]})
     pinning = Pinning(policy, database)
-    pinning.hold_to(read_lock(file), ["fs"])
+    pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
     compare(pinning, changed := tool(description="Other."))
     with pytest.raises(PolicyError, match=r"differs from mcp\.lock"):
         policy.check(ToolEntry("fs", "read", changed), Rights("d1"))
@@ -144,5 +183,5 @@ def test_what_is_no_lock_file_is_said_to_be_none(tmp_path: Path, text: str | Non
     if text is not None:
         file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        read_lock(file)
+        read_lock(str(tmp_path))
     assert caught.value.message == f"{file}: {expected}"

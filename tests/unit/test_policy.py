@@ -1,16 +1,13 @@
-"""What the rules decide, for whom, and how quickly."""
+"""What the rules decide, and for whom."""
 
 from __future__ import annotations
-
-import time
-from typing import Any
 
 import msgspec
 import pytest
 
 from ipymcp.errors import PolicyError
 from ipymcp.policy.policy import Policy
-from ipymcp.policy.rules import Decision, Rights, Rule
+from ipymcp.policy.rules import Decision, Rights, Rule, forbidden_by_mode
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 
@@ -159,19 +156,11 @@ def test_explain_has_every_rule_in_order() -> None:
     ]
 
 
-def quickest(function: Any, times: int) -> float:
-    best = float("inf")
-    for _ in range(5):
-        began = time.perf_counter()
-        for _ in range(times):
-            function()
-        best = min(best, (time.perf_counter() - began) / times)
-    return best
-
-
-def test_a_check_takes_no_longer_than_20_microseconds() -> None:
-    policy = Policy()
-    for number in range(20):
-        policy.say(Rule(f"fs.tool_{number}_*", "deny", "this notebook"))
-    rights, tool = Rights("d1", tools=(("*", "ask"), ("write_*", "allow"))), entry()
-    assert quickest(lambda: policy.check(tool, rights), 1000) < 20e-6
+def test_a_definitions_globs_may_name_its_server() -> None:
+    rights = Rights(
+        tools=(("*", "deny"), ("fs.write_*", "allow"), ("git.*", "deny")), hints=(("fs.*", {"readOnlyHint": True}),)
+    )
+    assert decisions(Policy(), entry(), rights) == ("allow", "allow", "allow")
+    assert decisions(Policy(), entry("delete"), rights) == ("deny", "deny", "deny")
+    assert decisions(Policy(), entry(), Rights(auto_approve=("fs.write_file",))) == ("allow", "allow", "allow")
+    assert forbidden_by_mode(entry(), Rights(read_only=True, hints=rights.hints)) is None

@@ -127,7 +127,7 @@ ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-def
         (
             {"args": ["${secret:none}"]},
             "args[0]: ${secret:none} has no value",
-            "this kernel keeps no secret 'none': name a variable instead",
+            "%mcp secret set none asks for it",
         ),
         (
             {"args": ["${input:mode}"]},

@@ -38,6 +38,8 @@ A value is read as the tool's schema wants it: text where it takes text, else JS
 _SYNTAX = Syntax(
     "call [--timeout S] SERVER.TOOL key=value … | {json}",
     (Option("--timeout", "S", number=True), Option("--out", "VAR")),
+    takes=("tool",),
+    arguments=True,
 )
 
 

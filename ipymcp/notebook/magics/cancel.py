@@ -33,4 +33,4 @@ def _cancel(request: Request) -> None:
         print(said)  # noqa: T201 - the command's answer
 
 
-COMMANDS = {"cancel": Command(Syntax("cancel [CALL]", at_most=1), _HELP, _cancel)}
+COMMANDS = {"cancel": Command(Syntax("cancel [CALL]", at_most=1, takes=("call",)), _HELP, _cancel)}

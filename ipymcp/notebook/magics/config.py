@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.convert import TARGETS
+from ipymcp.config.files import decode
 from ipymcp.config.hosts import HOSTS
 from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.notices import say
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import quoted
 from ipymcp.tools import configuration, edits
 from ipymcp.tools.asked import notices
+from ipymcp.tools.given import placed, settings
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
-    from ipymcp.notebook.magics.line import Word
     from ipymcp.notebook.magics.request import Request
 
-__all__ = ["ACTIONS", "COMMANDS"]
+__all__ = ["COMMANDS"]
 
 _HELP = """Show the configuration, and change ipymcp's own part of it.
 
     %mcp config                                 every server that was found, and where
     %mcp config explain fs                      each of its values, and where that stands; what it shadows
-    %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG…, NAME URL or NAME {json}
+    %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
     %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
+    %%mcp config add                            what stands in the cell: a document of any host, with NAME a definition
     %mcp config update fs timeout=60 env.LEVEL=debug cwd=     what is left empty is taken out
     %mcp config remove fs
     %mcp config import vscode                   from another host's own file, or a FILE; NAME… picks
@@ -46,18 +48,16 @@ Hosts to export to: {targets}."""
 
 def _config(request: Request) -> Any:
     names = request.names
-    if not names:
+    if not names and request.cell is None:
         return _listing(request)
-    action = ACTIONS.get(names[0])
+    if not names:
+        raise LineError("%%mcp config needs a word; usage: %%mcp config add [NAME]", 0)
     first = request.parsed.names[0]
-    if action is None:
-        hint = nearest(names[0], ACTIONS, limit=1) or f"there are {', '.join(ACTIONS)}"
-        raise LineError(f"there is no %mcp config {names[0]}; {hint}", first.start)
-    if len(names) < 2:
-        raise LineError(f"something is missing; usage: {_USAGES[names[0]]}", first.end)
     if request.line.command is not None and names[0] not in ("add", "update"):
         raise LineError(f"%mcp config {names[0]} takes no command after --", first.start)
-    return action(request)
+    if request.cell is not None and names[0] != "add":
+        raise LineError(f"%mcp config {names[0]} takes no cell: write it with one %", first.start)
+    return ACTIONS[names[0]](request)
 
 
 def _listing(request: Request) -> Any:
@@ -69,21 +69,25 @@ def _listing(request: Request) -> Any:
 
 
 def _explain(request: Request) -> Any:
-    _only(request, 2)
     host = request.mcp._host
     return configuration.explanation(request.names[1], host.discovery.read(), host)
 
 
 def _add(request: Request) -> None:
-    name, values = request.names[1], _values(request)
-    _written(request, edits.add(name, values, request.mcp._host, project=_is_project(request)), name)
+    _, *words = request.parsed.names
+    name = words[0].text if words and not words[0].is_body and words[0].key is None else None
+    values = _values(request, 1 if name is None else 2)
+    if not values:
+        raise LineError(f"something is missing; usage: %mcp {_SYNTAXES['add'].usage}", request.parsed.names[-1].end)
+    added = edits.add(name, values, request.mcp._host, project=_is_project(request))
+    _written(request, added.file, added.names)
 
 
 def _update(request: Request) -> None:
-    name, values = request.names[1], _values(request)
+    name, values = request.names[1], _values(request, 2)
     if not values:
-        raise LineError(f"nothing to change; usage: {_USAGES['update']}", request.parsed.names[-1].end)
-    _written(request, edits.update(name, values, request.mcp._host, project=_is_project(request)), name)
+        raise LineError(f"nothing to change; usage: %mcp {_SYNTAXES['update'].usage}", request.parsed.names[-1].end)
+    _written(request, edits.update(name, values, request.mcp._host, project=_is_project(request)), [name])
 
 
 def _remove(request: Request) -> None:
@@ -113,48 +117,57 @@ def _export(request: Request) -> configuration.Document:
     return document
 
 
-def _values(request: Request) -> dict[str, Any]:
-    """What the line says of a server: a command, an address, an object, and `key=value`."""
+def _values(request: Request, first: int) -> dict[str, Any]:
+    """What the line says of a server from that word on, and the cell: a command, an address, JSON, and `key=value`."""
     values: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
-    for word in request.parsed.names[2:]:
+    for word in request.parsed.names[first:]:
         if word.key is not None:
-            pairs.append((word.key, word.value))
+            pairs.append((word.key, _path(word.value, request) if word.key in _PATHS else word.value))
         elif word.is_body:
-            values |= _object(word)
+            values |= _pasted(word.text)
         elif "://" in word.text:
             values |= {"url": word.text, "command": None, "args": None}
         else:
-            raise LineError(f"{word.raw} is one too many; usage: {_USAGES[request.names[0]]}", word.start)
+            usage = _SYNTAXES[request.names[0]].usage
+            raise LineError(f"{word.raw} is one too many; usage: %mcp {usage}", word.start)
     if request.line.command is not None:
         if not request.line.command:
             raise LineError("there is no command after --", request.words[-1].end)
-        command, *args = request.line.argv
+        command, *args = (_typed(text, request) for text in request.line.argv)
         values |= {"command": command, "args": args or None, "url": None}
-    return {**values, **edits.settings(pairs)}
+    if request.cell is not None:
+        values |= _pasted(request.cell)
+    return {**values, **settings(pairs)}
 
 
-def _object(word: Word) -> dict[str, Any]:
-    try:
-        value = json.loads(word.text)
-    except ValueError as error:
-        raise LineError(f"not JSON: {error}", word.start) from None
-    return value
+def _typed(text: str, request: Request) -> str:
+    return placed(text, request.mcp._host, project=_is_project(request))
 
 
-def _written(request: Request, file: str | os.PathLike[str], name: str) -> None:
+def _path(text: str, request: Request) -> str:
+    """What can only be a path, however it begins; a variable may say where that is."""
+    is_plain = text and not text.startswith((".", "~", "$", "{", "/", "\\"))
+    return _typed(f"./{text}" if is_plain else text, request)
+
+
+def _pasted(text: str) -> Mapping[str, Any]:
+    """A JSON object, perhaps with comments and trailing commas."""
+    value, _ = decode(text, "pasted")
+    if not isinstance(value, Mapping):
+        raise LineError("a definition is an object: {…}", 0)
+    return cast("Mapping[str, Any]", value)
+
+
+def _written(request: Request, file: Path, names: Sequence[str]) -> None:
     if not request.is_quiet:
-        print(f"{name} stands in {file}: %mcp load {name} brings it up")  # noqa: T201 - the command's answer
+        words, one = " ".join(map(quoted, names)), len(names) == 1
+        said = f"{'stands' if one else 'stand'} in {file}: %mcp load {words} brings {'it' if one else 'them'} up"
+        print(f"{', '.join(names)} {said}" if names else "there is nothing to add")  # noqa: T201 - the command's answer
 
 
 def _is_project(request: Request) -> bool:
     return request.parsed.has("--project")
-
-
-def _only(request: Request, count: int) -> None:
-    if len(request.names) > count:
-        surplus = request.parsed.names[count]
-        raise LineError(f"{surplus.raw} is one too many; usage: {_USAGES[request.names[0]]}", surplus.start)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -170,20 +183,30 @@ ACTIONS: dict[str, Callable[[Request], Any]] = {
     "export": _export,
 }
 """The words after `config`."""
-_USAGES = {
-    "explain": "%mcp config explain NAME",
-    "add": "%mcp config add NAME URL | {json} | -- COMMAND ARG…",
-    "update": "%mcp config update NAME KEY=VALUE… | URL | {json} | -- COMMAND ARG…",
-    "remove": "%mcp config remove NAME…",
-    "import": "%mcp config import HOST|FILE [NAME…]",
-    "export": "%mcp config export HOST [NAME…]",
+_PATHS = ("cwd", "env_file")
+_PROJECT = Option("--project")
+_SYNTAXES = {
+    "explain": Syntax("config explain NAME", at_least=1, at_most=1, takes=("configured",)),
+    "add": Syntax("config add NAME URL | [NAME] {json} | NAME -- COMMAND ARG…", (_PROJECT,), takes=("", "setting")),
+    "update": Syntax(
+        "config update NAME KEY=VALUE… | URL | {json} | -- COMMAND ARG…",
+        (_PROJECT,),
+        at_least=1,
+        takes=("configured", "setting"),
+    ),
+    "remove": Syntax("config remove NAME…", (_PROJECT,), at_least=1, takes=("configured",)),
+    "import": Syntax(
+        "config import HOST|FILE [NAME…]", (_PROJECT, Option("--replace")), at_least=1, takes=("source-host", "")
+    ),
+    "export": Syntax("config export HOST [NAME…]", at_least=1, takes=("target-host", "configured")),
 }
 
 COMMANDS = {
     "config": Command(
-        Syntax(f"config [{'|'.join(ACTIONS)} …]", (Option("--project"), Option("--replace"))),
+        Syntax(f"config [{'|'.join(ACTIONS)} …]", actions=_SYNTAXES),
         _HELP.replace("{sources}", _listed(HOSTS)).replace("{targets}", _listed(TARGETS)),
         _config,
+        takes_cell=True,
         takes_command=True,
     )
 }

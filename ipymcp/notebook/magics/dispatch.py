@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -76,9 +75,6 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
     except McpError as error:
         error.line = masks.head(shown, 200) + ("…" if len(shown) > 200 else "")
         raise
-    finally:
-        for notice in ipymcp.host()._host.notices.take():
-            print(f"ipymcp: {notice}", file=sys.stderr)  # noqa: T201 - meant for the cell
 
 
 def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:

@@ -7,7 +7,8 @@ import difflib
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
 
@@ -108,8 +109,7 @@ def _place(tree: ast.Expression, error: Exception) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
+class _Template(Struct, frozen=True):
     """A value with `{expr}` in it. Own code: before Python 3.12 an f-string cannot hold its own quotes."""
 
     text: str

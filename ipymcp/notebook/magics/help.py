@@ -56,4 +56,6 @@ def _rows(rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-COMMANDS = {"help": Command(Syntax("help [WORD]", at_most=1), "Say what the words of %mcp are.", _help)}
+COMMANDS = {
+    "help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), "Say what the words of %mcp are.", _help)
+}

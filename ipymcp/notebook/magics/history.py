@@ -42,8 +42,8 @@ COMMANDS = {
         Syntax(
             "history [--server S] [--tool T] [--failed] [--since WHEN] [-n N]",
             (
-                Option("--server", "S"),
-                Option("--tool", "T"),
+                Option("--server", "S", takes="server"),
+                Option("--tool", "T", takes="tool-name"),
                 Option("--failed"),
                 Option("--since", "WHEN"),
                 Option("-n", "N", number=True),

@@ -40,12 +40,12 @@ def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request],
 
 
 def _servers(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
-    syntax = Syntax(f"{word} NAME… | --all", (Option("--all"),), instead="--all")
+    syntax = Syntax(f"{word} NAME… | --all", (Option("--all"),), instead="--all", takes=("server",))
     return Command(syntax, f"{summary}\n\n    %mcp {word} fs git\n    %mcp {word} --all", _on_servers(act))
 
 
 def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
-    syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1)
+    syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1, takes=("tool",))
     text = f"{summary}\n\n    %mcp {word} fs            the whole server\n    %mcp {word} fs.write_*    tools, by glob"
     return Command(syntax, text, _on_patterns(act))
 

@@ -13,7 +13,8 @@ r"""A `%mcp` line cut into words. Not shlex: `args={"a": 1}`, `C:\data` and `whe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["Line", "LineError", "PartialLine", "Word", "is_silent", "tokenize", "tokenize_partial"]
 
@@ -40,8 +41,7 @@ class LineError(ValueError):
         self.position = position
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of a line; `line[word.start:word.end] == word.raw`."""
 
     raw: str
@@ -65,8 +65,7 @@ class Word:
         return self.raw.startswith("{")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line, cut up."""
 
     words: tuple[Word, ...]
@@ -81,8 +80,7 @@ class Line:
         return [word.text for word in self.command or ()]
 
 
-@dataclass(frozen=True, slots=True)
-class PartialLine:
+class PartialLine(Struct, frozen=True):
     """A line that is still being typed: the finished words, and the one at the cursor."""
 
     words: tuple[Word, ...]

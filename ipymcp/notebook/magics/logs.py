@@ -37,4 +37,5 @@ def _logs(request: Request) -> Table:
     return Table(("time", "server", "source", "level", "text"), rows, title="MCP logs", note=note)
 
 
-COMMANDS = {"logs": Command(Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1), _HELP, _logs)}
+_SYNTAX = Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1, takes=("server",))
+COMMANDS = {"logs": Command(_SYNTAX, _HELP, _logs)}

@@ -8,22 +8,31 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from ipymcp.notebook.magics.line import LineError, Word
+from ipymcp.runtime.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["Option", "Parsed", "Syntax"]
+__all__ = ["Kind", "Option", "Parsed", "Syntax", "names_among"]
 
+_OfServers: TypeAlias = Literal[
+    "server", "configured", "loadable", "tool", "tool-name", "resource", "prompt", "setting"
+]
+Kind: TypeAlias = (
+    _OfServers | Literal["call", "secret", "trusted", "source-host", "target-host", "word", "folder", "file", ""]
+)
+"""What a word names. `server`: one that is here; `configured`: or in a file that is found; `loadable`: or a
+config file; `setting`: a key of a definition; `word`: of `%mcp`; empty: something new, or nothing known."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option.
 
     Args:
@@ -32,6 +41,7 @@ class Option:
         choices: The values it takes; empty for any.
         number: Whether the value must be a number, not below zero.
         repeats: Whether it may come more than once.
+        takes: What its value names.
     """
 
     name: str
@@ -39,10 +49,10 @@ class Option:
     choices: tuple[str, ...] = ()
     number: bool = False
     repeats: bool = False
+    takes: Kind = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """What stood on a line."""
 
     names: tuple[Word, ...]
@@ -67,8 +77,7 @@ class Parsed:
         return list(self.values.get(option, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Syntax:
+class Syntax(Struct, frozen=True):
     """What a subcommand takes.
 
     Args:
@@ -77,6 +86,10 @@ class Syntax:
         at_least: How many names it needs.
         at_most: How many it takes; None for any number.
         instead: A flag that stands in for the names: exactly one of the two must be there.
+        takes: What the names are, by place, the last of them for all further ones.
+        arguments: Whether `key=value` may follow, for what the last of those places names.
+        actions: Words that may stand first, each with the syntax of what follows it; nothing else may where it takes
+            nothing.
     """
 
     usage: str
@@ -84,17 +97,42 @@ class Syntax:
     at_least: int = 0
     at_most: int | None = None
     instead: str | None = None
+    takes: tuple[Kind, ...] = ()
+    arguments: bool = False
+    actions: Mapping[str, Syntax] = field(default_factory=dict[str, "Syntax"])
+
+    @property
+    def every(self) -> dict[str, Option]:
+        """The options by name, those of the actions too."""
+        of_actions = (option for action in self.actions.values() for option in action.options)
+        return {option.name: option for option in (*self.options, *of_actions)}
+
+    @property
+    def valued(self) -> dict[str, Option]:
+        """Those of them that take a value."""
+        return {name: option for name, option in self.every.items() if option.value}
 
     def parse(self, words: Sequence[Word]) -> Parsed:
         """Read a subcommand's words, without the subcommand itself.
 
         Raises:
-            LineError: An option is unknown, its value missing or wrong, or there are too few or too many names.
+            LineError: An action or option is unknown, an option's value is missing or wrong, or there are too few or
+                too many names.
         """
+        end = words[-1].end if words else 0
+        first = next(iter(names_among(words, self.valued)), None) if self.actions else None
+        if first is None or (self.takes and first.text not in self.actions):
+            return self._parse(words, end)
+        if first.text not in self.actions:
+            hint = nearest(first.text, self.actions, limit=1) or f"there are {', '.join(self.actions)}"
+            raise LineError(f"there is no %mcp {self.usage.partition(' ')[0]} {first.raw}; {hint}", first.start)
+        parsed = self.actions[first.text]._parse([word for word in words if word is not first], end)
+        return Parsed((first, *parsed.names), parsed.values)
+
+    def _parse(self, words: Sequence[Word], end: int) -> Parsed:
         parsed = Parsed((), {})
         names: list[Word] = []
         rest = iter(words)
-        end = words[-1].end if words else 0
         for word in rest:
             if not _looks_like_option(word):
                 names.append(word)
@@ -140,6 +178,25 @@ class Syntax:
         if self.at_most is not None and len(names) > self.at_most:
             surplus = names[self.at_most]
             raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
+
+
+def names_among(words: Sequence[Word], valued: Collection[str]) -> list[Word]:
+    """The words of an unfinished line that are no options and no values of options.
+
+    Args:
+        words: The line's.
+        valued: The options that take a value.
+    """
+    names: list[Word] = []
+    is_value = False
+    for word in words:
+        if is_value:
+            is_value = False
+        elif _looks_like_option(word):
+            is_value = word.raw in valued
+        else:
+            names.append(word)
+    return names
 
 
 def _looks_like_option(word: Word) -> bool:

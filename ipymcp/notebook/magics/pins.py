@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
 
@@ -37,20 +36,12 @@ def _pins(request: Request) -> ToolPins | Changes | Table | None:
             taken = pins.accept(*names)
             _say(request, f"accepted: {', '.join(taken)}" if taken else "nothing had changed")
         case "scan":
-            _refuse(request, names, "scan")
             return pins.scan()
         case "export":
-            _refuse(request, names[1:], "export [FILE]")
             _say(request, f"written: {pins.export(names[0] if names else None)}")
         case _:
             return pins.diff(word, *names)
     return None
-
-
-def _refuse(request: Request, names: list[str], usage: str) -> None:
-    if names:
-        surplus = request.parsed.names[-len(names)]
-        raise LineError(f"{surplus.raw} is one too many; usage: %mcp pins {usage}", surplus.start)
 
 
 def _say(request: Request, text: str) -> None:
@@ -58,4 +49,13 @@ def _say(request: Request, text: str) -> None:
         print(text)  # noqa: T201 - the command's answer
 
 
-COMMANDS = {"pins": Command(Syntax("pins [NAME… | accept [NAME…] | scan | export [FILE]]"), _HELP, _pins)}
+_SYNTAX = Syntax(
+    "pins [NAME… | accept [NAME…] | scan | export [FILE]]",
+    takes=("tool",),
+    actions={
+        "accept": Syntax("pins accept [NAME…]", takes=("tool",)),
+        "scan": Syntax("pins scan", at_most=0),
+        "export": Syntax("pins export [FILE]", at_most=1, takes=("file",)),
+    },
+)
+COMMANDS = {"pins": Command(_SYNTAX, _HELP, _pins)}

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from ipymcp.notebook.magics.offers import check_patterns, texts
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.tools.kept import kept_prompts
 
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
     from ipymcp.tools.prompts import AllPrompts, PromptResult
+    from ipymcp.tools.tables import Table
 
 __all__ = ["COMMANDS"]
 
@@ -18,7 +20,9 @@ _PROMPTS = """List the prompts of the servers that are ready.
 
     %mcp prompts           all
     %mcp prompts demo      those of one server
-    %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies"""
+    %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies
+
+Of a server that does not run, named so, they are what it had when somebody last looked, in any notebook."""
 
 _PROMPT = """Get the messages of a prompt; they are the value of the line.
 
@@ -29,9 +33,12 @@ _PROMPT = """Get the messages of a prompt; they are the value of the line.
 A value is text; $name and {expr} are the notebook's, as in %mcp call."""
 
 
-def _prompts(request: Request) -> AllPrompts:
+def _prompts(request: Request) -> AllPrompts | Table:
     selection = request.mcp.prompts(*request.names)
-    check_patterns(request, bool(len(selection)), "prompt")
+    found = not request.names or len(selection) > 0
+    if not found and (kept := kept_prompts(request.mcp, request.names)) is not None:
+        return kept
+    check_patterns(request, found, "prompt")
     return selection
 
 
@@ -42,6 +49,8 @@ def _prompt(request: Request) -> PromptResult:
 
 
 COMMANDS = {
-    "prompts": Command(Syntax("prompts [PATTERN…]"), _PROMPTS, _prompts),
-    "prompt": Command(Syntax("prompt SERVER.NAME key=value …", at_least=1), _PROMPT, _prompt),
+    "prompts": Command(Syntax("prompts [PATTERN…]", takes=("server",)), _PROMPTS, _prompts),
+    "prompt": Command(
+        Syntax("prompt SERVER.NAME key=value …", at_least=1, takes=("prompt",), arguments=True), _PROMPT, _prompt
+    ),
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Request"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One `%mcp` line, cut up."""
 
     word: str
@@ -46,8 +46,7 @@ class Request:
         return self.line.silent or self.settings.quiet
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A subcommand: how it is written, what its help says, what it does."""
 
     syntax: Syntax

@@ -8,6 +8,7 @@ from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.offers import check_patterns, texts
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.tools.kept import kept_resources
 from ipymcp.tools.templates import Template
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ipymcp.tools.readings import ResourceResult
     from ipymcp.tools.resources import AllResources, Resource
     from ipymcp.tools.subscription import Subscription
+    from ipymcp.tools.tables import Table
 
 __all__ = ["COMMANDS"]
 
@@ -23,7 +25,9 @@ _RESOURCES = """List the resources of the servers that are ready, and their temp
     %mcp resources                all
     %mcp resources fs             those of one server
     %mcp resources *.csv !tmp*    globs over the URI, the name, the server and server.uri; the last that matches decides
-    %mcp read SERVER URI          reads one"""
+    %mcp read SERVER URI          reads one
+
+Of a server that does not run, named so, they are what it had when somebody last looked, in any notebook."""
 
 _READ = """Read a resource; the value of the line is what was read.
 
@@ -44,9 +48,12 @@ It takes what %mcp read takes. A function to call at each change: mcp.SERVER.res
 _TARGET = "SERVER URI [key=value …]"
 
 
-def _resources(request: Request) -> AllResources:
+def _resources(request: Request) -> AllResources | Table:
     selection = request.mcp.resources(*request.names)
-    check_patterns(request, bool(selection.table.rows), "resource")
+    found = not request.names or bool(selection.table.rows)
+    if not found and (kept := kept_resources(request.mcp, request.names)) is not None:
+        return kept
+    check_patterns(request, found, "resource")
     return selection
 
 
@@ -70,11 +77,11 @@ def _resource(request: Request) -> Resource:
 
 
 def _target(word: str) -> Syntax:
-    return Syntax(f"{word} {_TARGET}", at_least=2)
+    return Syntax(f"{word} {_TARGET}", at_least=2, takes=("server", "resource"), arguments=True)
 
 
 COMMANDS: dict[str, Command] = {
-    "resources": Command(Syntax("resources [PATTERN…]"), _RESOURCES, _resources),
+    "resources": Command(Syntax("resources [PATTERN…]", takes=("server",)), _RESOURCES, _resources),
     "read": Command(_target("read"), _READ, _read),
     "subscribe": Command(_target("subscribe"), _SUBSCRIBE, _subscribe),
 }

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from ipymcp.notebook.magics.line import Word
     from ipymcp.notebook.magics.request import Request
+    from ipymcp.state.inputs import Inputs
+    from ipymcp.state.safe import Kept
     from ipymcp.state.secrets import Secrets
+    from ipymcp.state.store import Store
 
 __all__ = ["COMMANDS"]
 
@@ -27,34 +30,30 @@ _HELP = """Keep secrets that definitions name as ${secret:NAME}.
     %mcp secret set github-token       asks for the value at a prompt; it never stands on a line
     %mcp secret list                   what there is, and where; no values
     %mcp secret delete github-token
+    %mcp secret delete input:token     what you were asked for as ${input:token}, a password; you are asked again
 
 They are kept in the system's keyring where there is one, else encrypted in a file that only you can read. From the
 moment ipymcp knows one, it is masked in logs, errors, tables and displays; what a tool gives you in Python is not."""
 
-_USAGE = "secret set NAME | list | delete NAME…"
+_INPUT = "input:"
 _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
 
 
 def _secret(request: Request) -> Table | None:
     verb, *rest = request.parsed.names
-    secrets = request.mcp._host.state.secrets
+    state = request.mcp._host.state
+    secrets = state.secrets
     match verb.text:
         case "set":
             _set(request, secrets, rest, verb)
-        case "list":
-            if rest:
-                raise LineError(f"{rest[0].raw} is one too many; usage: %mcp secret list", rest[0].start)
-            return _table(secrets)
         case "delete":
-            _delete(request, secrets, rest, verb)
-        case other:
-            raise LineError(f"set, list or delete, not {other!r}; usage: %mcp {_USAGE}", verb.start)
+            _delete(request, state, rest)
+        case _:
+            return _table(secrets, state.inputs)
     return None
 
 
 def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
-    if not rest:
-        raise LineError("what is it called? usage: %mcp secret set NAME", verb.end)
     if len(rest) > 1 or rest[0].key is not None:
         raise LineError("a name alone, its value is asked for; if that was it, this cell shows it to others", verb.end)
     name = rest[0].text
@@ -67,31 +66,43 @@ def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -
         print(f"kept: {kept.name} ({_PLACES[kept.place]})")  # noqa: T201 - the command's answer
 
 
-def _delete(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
-    if not rest:
-        raise LineError("which? usage: %mcp secret delete NAME…", verb.end)
+def _delete(request: Request, state: Store, rest: Sequence[Word]) -> None:
     for word in rest:
-        if not secrets.delete(word.text):
-            hint = nearest(word.text, [kept.name for kept in secrets.kept()]) or "%mcp secret list"
+        is_input = word.text.startswith(_INPUT)
+        if not (state.inputs.forget(word.text.removeprefix(_INPUT)) if is_input else state.secrets.delete(word.text)):
+            names = [kept.name for kept in state.secrets.kept()] + [_INPUT + one.id for one in state.inputs.kept()]
+            hint = nearest(word.text, names) or "%mcp secret list"
             raise UnknownName(f"there is no secret {word.text!r}", hint=hint)
     if not request.is_quiet:
         print(f"deleted: {', '.join(word.text for word in rest)}")  # noqa: T201 - the command's answer
 
 
-def _table(secrets: Secrets) -> Table:
-    rows = [
-        (
-            kept.name,
-            _PLACES[kept.place],
-            time.strftime("%Y-%m-%d", time.localtime(kept.changed)),
-            secrets.check(kept.name),
-        )
-        for kept in secrets.kept()
+def _table(secrets: Secrets, inputs: Inputs) -> Table:
+    rows = [(kept.name, *_where(kept), "", secrets.check(kept.name)) for kept in secrets.kept()]
+    rows += [
+        (_INPUT + one.id, *_where(one.kept), f"{one.server} in {one.file}", inputs.check(one)) for one in inputs.kept()
     ]
-    if not any(problem for *_, problem in rows):
-        rows = [row[:-1] for row in rows]
-    columns = ("secret", "kept in", "changed", "problem")[: len(rows[0]) if rows else 3]
-    return Table(columns, rows, title="secrets", note="" if rows else "none yet: %mcp secret set NAME")
+    columns = ("secret", "kept in", "changed", "only for", "problem")
+    used = [index for index, _ in enumerate(columns) if index < 3 or any(row[index] for row in rows)]
+    return Table(
+        [columns[index] for index in used],
+        [[row[index] for index in used] for row in rows],
+        title="secrets",
+        note="" if rows else "none yet: %mcp secret set NAME",
+    )
 
 
-COMMANDS = {"secret": Command(Syntax(_USAGE, at_least=1), _HELP, _secret)}
+def _where(kept: Kept) -> tuple[str, str]:
+    return _PLACES[kept.place], time.strftime("%Y-%m-%d", time.localtime(kept.changed))
+
+
+_SYNTAX = Syntax(
+    "secret set NAME | list | delete NAME…",
+    at_least=1,
+    actions={
+        "set": Syntax("secret set NAME", at_least=1, takes=("secret",)),
+        "list": Syntax("secret list", at_most=0),
+        "delete": Syntax("secret delete NAME…", at_least=1, takes=("secret",)),
+    },
+)
+COMMANDS = {"secret": Command(_SYNTAX, _HELP, _secret)}

@@ -41,4 +41,4 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-COMMANDS = {"stubs": Command(Syntax("stubs [FILE]", at_most=1), _HELP, _stubs)}
+COMMANDS = {"stubs": Command(Syntax("stubs [FILE]", at_most=1, takes=("file",)), _HELP, _stubs)}

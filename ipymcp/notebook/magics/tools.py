@@ -27,12 +27,11 @@ Of a server that does not run, named so, they are what it had when it last ran, 
 
 def _tools(request: Request) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
-    if request.names and not len(selection):
-        kept = kept_tools(request.mcp, request.names)
-        if kept is not None:
-            return kept
-    check_patterns(request, bool(len(selection)), "tool")
+    found = not request.names or len(selection) > 0
+    if not found and (kept := kept_tools(request.mcp, request.names)) is not None:
+        return kept
+    check_patterns(request, found, "tool")
     return selection
 
 
-COMMANDS = {"tools": Command(Syntax("tools [PATTERN…]"), _HELP, _tools)}
+COMMANDS = {"tools": Command(Syntax("tools [PATTERN…]", takes=("tool",)), _HELP, _tools)}

@@ -16,8 +16,9 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.magics.expressions import evaluate, fill, look_up, parse_expression
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Object", "Text", "parse_arguments", "parse_body", "read_value"]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Typed text, for the argument's schema to read."""
 
     text: str
@@ -41,8 +41,7 @@ class Text:
     """Whether it stood in quotes: where no schema says otherwise it is text, whatever it looks like."""
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Struct, frozen=True):
     """An object of the notebook, sent as it is."""
 
     value: object

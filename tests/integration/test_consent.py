@@ -1,0 +1,106 @@
+"""Consent to calls, in real kernels: from every way to call, at once, interrupted, with nobody to ask."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.conftest import StartKernel
+from tests.environments import ROOT
+from tests.kernels import Kernel, Outcome
+
+DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
+SETUP = f"""
+%load_ext ipymcp
+%mcp load alpha -- {sys.executable} -I -S {DEMO}
+%mcp policy ask alpha.slow;
+import asyncio, threading
+model = mcp.alpha.slow.options(caller="model")
+def in_thread(function):
+    outcomes = []
+    def target():
+        try:
+            outcomes.append(function().text)
+        except Exception as error:
+            outcomes.append(str(error))
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join(30)
+    return outcomes
+"""
+WAYS = {
+    "sync": "print(model(seconds=0))",
+    "await": "print(await model.aio(seconds=0))",
+    "submit": "print(model.submit(seconds=0).result())",
+    "thread": "print(*in_thread(lambda: model(seconds=0)))",
+}
+DONE = "Done: 10 steps in 0 s.\n"
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel) -> Kernel:
+    kernel = start_kernel()
+    outcome = kernel.run(SETUP)
+    assert outcome.status == "ok", outcome
+    return kernel
+
+
+def message(outcome: Outcome) -> str:
+    assert outcome.error is not None, outcome
+    return outcome.error.traceback.splitlines()[0]
+
+
+def test_every_way_to_call_asks_and_ends(kernel: Kernel) -> None:
+    for way, code in WAYS.items():
+        agreed = kernel.run(code, answers=["once"])
+        assert (agreed.prompts, agreed.stdout[-len(DONE) :]) == (["allow? [no] "], DONE), way
+        refused = kernel.run(code, answers=[""])
+        said = refused.stdout if way == "thread" else message(refused)
+        assert "alpha.slow: you said no" in said, way
+        unasked = kernel.run(code, answers=None)
+        said = unasked.stdout if way == "thread" else message(unasked)
+        assert "needs your consent by the rule 'ask alpha.slow (this notebook)', and nobody answered" in said, way
+
+
+def test_calls_at_once_are_one_question_on_a_loop_and_in_threads(kernel: Kernel) -> None:
+    gathered = "print(len(await asyncio.gather(*(model.aio(seconds=0) for _ in range(5)))))"
+    threaded = """
+threads = [threading.Thread(target=model, kwargs={"seconds": 0}) for _ in range(5)]
+for thread in threads: thread.start()
+for thread in threads: thread.join(30)
+print(sum(thread.is_alive() for thread in threads))
+"""
+    assert kernel.run(gathered, answers=["once"]).prompts == ["allow these 5? [no] "]
+    outcome = kernel.run(threaded, answers=["yes"] * 5)
+    assert outcome.stdout.endswith("0\n")
+    assert outcome.prompts[0].startswith("allow")
+
+
+@pytest.mark.parametrize("way", ["sync", "await", "submit"])
+def test_a_question_that_is_interrupted_makes_no_call(kernel: Kernel, way: str) -> None:
+    cell = kernel.start(WAYS[way], answers=())
+    cell.wait_for(lambda outcome: bool(outcome.prompts))
+    kernel.interrupt()
+    assert cell.wait(20).status == "error"
+    made = "print([one for one in mcp.history().entries if not one.error])\n"
+    after = kernel.run(made + WAYS["sync"], answers=["y"])
+    assert after.stdout.startswith("[]\n")
+    assert after.stdout.endswith(DONE)
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("always", DONE), ("never", "PolicyError: alpha.slow: denied by the")])
+def test_what_is_answered_for_good_is_not_asked_again(kernel: Kernel, answer: str, outcome: str) -> None:
+    kernel.run(WAYS["sync"], answers=[answer])
+    again = kernel.run(WAYS["sync"], answers=[])
+    assert again.prompts == []
+    assert (again.stdout if again.error is None else message(again)).startswith(outcome)
+
+
+def test_a_question_shows_both_ends_of_a_long_value_and_what_is_invisible_in_it(kernel: Kernel) -> None:
+    code = "mcp.alpha.echo.options(caller='model')('rm ' + 'x' * 3000 + '\\u202e; ls')"
+    kernel.run("%mcp policy ask alpha.echo;")
+    shown = kernel.run(code, answers=["n"]).stdout.splitlines()[1]
+    assert shown.startswith('  │ text = "rm xxx')
+    assert " characters that are not shown) …" in shown
+    assert shown.endswith('x⟨U+202E⟩; ls"')
