@@ -224,6 +224,7 @@ const RULES = `
 @media (forced-colors: active) {
   .ipymcp .mcp-dot, .ipymcp .mcp-bar > div { forced-color-adjust: none; background: CanvasText; }
   .ipymcp .mcp-tone-off .mcp-dot { background: none; }
+  .ipymcp .mcp-tab { border-color: Canvas; }
   .ipymcp .mcp-tab[aria-selected="true"] { border-bottom-color: Highlight; }
   .ipymcp .mcp-row[aria-selected="true"] { outline: 2px solid Highlight; outline-offset: -2px; }
   .ipymcp :focus-visible { outline-color: Highlight; }
