@@ -8,6 +8,7 @@ from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
 from ipymcp.runtime.names import model_name, nearest
 from ipymcp.tools.live import Listing
+from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
@@ -90,10 +91,15 @@ class Toolset(Listing):
         sessions = self._host.sessions.values()
         for session in sessions:
             session.look_at_tools()
-        moving = [f"{session.name} is {session.state.value}" for session in sessions if session.state.is_moving]
+        named = {pattern.partition(".")[0] for selection in self._selections for pattern in selection}
+        away = [
+            not_running(session, anything=False)
+            for session in sessions
+            if session.state.is_moving or (session.name in named and session.client is None and not session.is_lazy)
+        ]
         entries = self.entries
         empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
-        return tool_table(entries, self._factory, title="MCP tools", note=" · ".join(empty + moving))
+        return tool_table(entries, self._factory, title="MCP tools", note=" · ".join(empty + away))
 
 
 def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:
