@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
@@ -11,7 +12,6 @@ from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from ipymcp.policy.policy import Policy
     from ipymcp.protocol.wire import ToolDefinition
@@ -161,13 +161,14 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ) from None
 
 
-def read_lock(path: Path) -> Lock:
-    """The hashes of a lock file, by server and tool.
+def read_lock(folder: str) -> Lock:
+    """The hashes of the lock file in a folder, by server and tool.
 
     Raises:
         ConfigError: There is none, or it is none.
     """
     hint = "%mcp pins export writes one from the servers that are loaded"
+    path = Path(folder, LOCK_FILE)
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -14,7 +14,6 @@ from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpE
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
-from ipymcp.state.history import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -377,12 +376,10 @@ class Call(Generic[T]):
     def _record(self, error: McpError | None) -> None:
         result = self._slot.result
         received = 0 if result is None else memoryview(result).nbytes
-        self._services.history.add(
-            Record(
-                self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
-                received, result, error, self._cell,
-            )
-        )  # fmt: skip
+        self._services.history.add((
+            self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
+            received, result, error, self._cell,
+        ))  # fmt: skip
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
         if self._client is None or not self._client.give_up(self._slot, reason):

@@ -124,6 +124,7 @@ class Host:
         *,
         wait: bool = True,
         trusted: bool = False,
+        again: bool = True,
         lock: Lock | None = None,
         originals: Mapping[str, ServerDefinition] | None = None,
     ) -> list[ServerSession]:
@@ -135,6 +136,7 @@ class Host:
             definitions: What to run.
             wait: Until each is ready or has failed.
             trusted: The user has seen them, and says so.
+            again: Ask about those, too, of which the user has said that they may not run.
             lock: What their tools must be.
             originals: By name, as they were, those that the user changed in a cell: these have to be trusted.
 
@@ -145,7 +147,8 @@ class Host:
         self.guard.pinning.hold_to(lock, [one.name for one in definitions])
         await self.guard.refresh()
         originals = originals or {}
-        await self._consider((originals.get(one.name, one) for one in definitions if not one.disabled), trusted=trusted)
+        wanted = [originals.get(one.name, one) for one in definitions if not one.disabled]
+        await self.guard.trust.consider(wanted, agreed=trusted, again=again)
         for one in definitions:
             if one.name in originals:
                 await self.guard.trust.vary(originals[one.name], one)
@@ -157,7 +160,7 @@ class Host:
     async def start(self, names: Sequence[str]) -> list[ServerSession]:
         """Start these, and wait until each is ready or has failed."""
         sessions = [self.find(name) for name in names]
-        await self._consider(session.definition for session in sessions)
+        await self.guard.trust.consider(session.definition for session in sessions)
         for session in sessions:
             session.start()
         await asyncio.gather(*(session.settled() for session in sessions))
@@ -214,10 +217,6 @@ class Host:
         had = await self.state.known.acatalog(digest)
         await self.guard.pinning.compare(digest, definition.name, had.get("tools", ()), starting=False)
         return had
-
-    async def _consider(self, definitions: Iterable[ServerDefinition], *, trusted: bool = False) -> None:
-        """Ask about those that may not run yet."""
-        await self.guard.trust.consider(definitions, agreed=trusted)
 
     def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
         """Have servers told of other folders, or with None of the usual ones, from any thread.

@@ -134,7 +134,7 @@ class ToolPins(Listing):
         """Write what the tools of the servers that are ready are now: `mcp.lock` beside the notebook unless named.
 
         Returns:
-            The file. `%mcp load --locked` refuses what differs from it.
+            The file. `load(locked=True)` and `%mcp load --locked` refuse what differs from it.
         """
         file = Path(self._host.folder, path or LOCK_FILE)
         ready = {name: session for name, session in self._host.sessions.items() if session.client is not None}

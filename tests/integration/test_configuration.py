@@ -113,7 +113,10 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     assert ast.literal_eval(text(kernel, WHERE.format("mine"))) == (str(private), str(private))
     assert private.stat().st_mode & 0o777 == 0o700
 
-    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it runs, and is no server
+    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it is still the project's
+    assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
+    assert list(marks.iterdir()) == []
+    [message, _] = error(kernel, "%mcp load ./.mcp.json evil --trust")  # now it runs, and is no server
     assert message.startswith("StartError: evil: ")
     assert [path.name for path in marks.iterdir()] == ["project"]
 

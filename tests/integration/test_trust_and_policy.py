@@ -88,7 +88,10 @@ def test_a_projects_servers_are_one_question_and_another_kernel_is_not_asked(sta
     assert "alpha" in run(other, "print(repr(mcp.trust))").stdout
     assert run(other, "%mcp trust revoke alpha").stdout == "revoked: alpha\n"
     assert states(other) == {"alpha": "needs_trust"}
-    assert failed(kernel, "%mcp restart alpha", "none")[0].startswith("TrustError: alpha: needs your trust")
+    assert (
+        failed(kernel, "%mcp restart alpha", "none")[0]
+        == f"TrustError: alpha: you said that it may not run: {kernel.folder}/.mcp.json"
+    )
 
 
 def test_nothing_in_a_definition_hides_from_the_question(started: Start) -> None:
