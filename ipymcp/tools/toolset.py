@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.schema import Parameter
     from ipymcp.tools.tool import Tool, ToolFactory
 
-__all__ = ["Toolset", "tool_table"]
+__all__ = ["Toolset", "hidden_note", "tool_table"]
 
 
 class Toolset(Listing):
@@ -45,13 +46,15 @@ class Toolset(Listing):
         return self._entries("user")
 
     def _entries(self, caller: Caller) -> list[ToolEntry]:
-        host = self._host
+        return [entry for session, entry in self._selected() if not self._host.is_denied(session, entry, caller)]
+
+    def _selected(self) -> list[tuple[ServerSession, ToolEntry]]:
         return [
-            entry
-            for session in host.sessions.values()
+            (session, entry)
+            for session in self._host.sessions.values()
             if session.client is not None or session.is_lazy
             for entry in session.catalog.tools.values()
-            if not host.is_denied(session, entry, caller) and all(selects(one, entry) for one in self._selections)
+            if all(selects(one, entry) for one in self._selections)
         ]
 
     @property
@@ -98,8 +101,15 @@ class Toolset(Listing):
             if session.state.is_moving or (session.name in named and session.client is None and not session.is_lazy)
         ]
         entries = self.entries
-        empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
-        return tool_table(entries, self._factory, title="MCP tools", note=" · ".join(empty + away))
+        hidden = hidden_note(len(self._selected()) - len(entries))
+        empty = [] if entries or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
+        note = " · ".join(filter(None, [*empty, hidden, *away]))
+        return tool_table(entries, self._factory, title="MCP tools", note=note)
+
+
+def hidden_note(count: int) -> str:
+    """A note on tools that are not shown because they may not be called."""
+    return f"{count} not shown: %mcp policy says why" if count else ""
 
 
 def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:
