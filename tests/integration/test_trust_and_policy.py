@@ -224,7 +224,9 @@ def test_always_and_never_hold_in_another_kernel_that_runs(started: Start) -> No
     waiting = """
 import time
 end = time.monotonic() + 20
-while mcp.policy.explain('alpha.echo').rows[-1][1] != DECISION and time.monotonic() < end:
+def decided():
+    return next(row[1] for row in mcp.policy.explain('alpha.echo').rows if (row[0], row[3]) == ('model', 'decides'))
+while decided() != DECISION and time.monotonic() < end:
     mcp.alpha.slow(seconds=0.1)
 """
     assert run(other, waiting.replace("DECISION", "'allow'") + "print(model('y'))").stdout == "y\n"
