@@ -120,7 +120,7 @@ class Extension:
         if self._panel is not None:
             self._panel.tell_mode()
 
-    def _show_server(self, server: Server) -> dict[str, Any]:
+    def _show_server(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
         """The card of a server, where there are widgets."""
         from ipymcp.notebook.panel.display import card
 

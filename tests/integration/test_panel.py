@@ -448,6 +448,15 @@ def test_a_malformed_intent_is_answered_and_the_panel_lives_on(
     assert view.ask("tools")
 
 
+@pytest.mark.parametrize("number", [None, "7", True, 1.5, [1]])
+def test_an_intent_without_a_number_is_answered_without_one(demo: Notebook, number: object) -> None:
+    view = demo.view()
+    view.send({"kind": "intent", "id": number, "do": "tools"})
+    reply = view.wait(lambda one: one["kind"] == "reply")
+    fault = {"message": "an intent needs an id, a number", "hint": None, "type": "Malformed"}
+    assert reply == {"kind": "reply", "id": None, "ok": False, "error": fault}
+
+
 def test_unknown_kinds_and_fields_are_ignored(demo: Notebook) -> None:
     view = demo.view()
     view.send({"kind": "wave", "id": 1})

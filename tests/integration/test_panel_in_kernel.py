@@ -79,6 +79,9 @@ def test_each_panel_carries_a_stub_and_the_code_comes_when_a_page_asks(loaded: K
     assert [one["content"]["data"]["state"]["server"] for one in ours] == ["", "demo"]
     assert sum(len(json.dumps(one["content"])) for one in loaded.comms) < 6_000
 
+    done(loaded, 'for _ in range(8):\n    display(mcp.servers["demo"])')
+    assert sum(len(json.dumps(one["content"])) for one in loaded.comms) < 50_000
+
     view.send({"kind": "library"})
     view.wait(lambda one: one["kind"] == "library")
     sent = next(one for one in loaded.comms if one["buffers"])
@@ -246,6 +249,19 @@ def test_an_awaiting_cell_is_asked_in_the_panel_and_a_blocked_one_at_the_prompt(
     blocked.wait()
     assert blocked.outcome.prompts
     view.until(lambda state: not state["questions"])
+
+
+def test_a_cell_that_blocks_the_kernel_is_asked_in_the_sidebar(loaded: Kernel, connect: Connect) -> None:
+    done(loaded, asking())
+    view = connect(relay_file(loaded)["socket"])
+    view.hello(client="sidebar")
+    for end in (lambda question: view.ask("answer", question=question, action="decline"), lambda _: loaded.interrupt()):
+        cell = loaded.start("mcp.asks.ask_form()", answers=())
+        view.until(lambda state: bool(state["questions"]))
+        assert not cell.outcome.prompts
+        end(next(iter(view.state["questions"])))
+        cell.wait(10)
+        view.until(lambda state: not state["questions"])
 
 
 def test_an_interrupt_withdraws_a_question(loaded: Kernel) -> None:

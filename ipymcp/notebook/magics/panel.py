@@ -28,8 +28,8 @@ def _panel(request: Request) -> None:
 
     names = request.names
     extension = request.extension
-    shown = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
-    display(shown, raw=True)
+    shown, metadata = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
+    display(shown, metadata=metadata, raw=True)
 
 
 COMMANDS = {"panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _HELP, _panel)}

@@ -12,9 +12,6 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.notebook.panel.messages import Malformed, ready
-from ipymcp.notebook.panel.state import problem
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,6 +25,8 @@ __all__ = ["Relay"]
 
 _LONGEST_LINE = 8_000_000
 _MOST_VIEWS = 32
+_LAST_WORDS = 0.1
+"""Seconds in which it may read why it is let go."""
 _PATIENCE = 5.0
 """Seconds within which a view must say hello."""
 
@@ -119,8 +118,8 @@ class _Connection:
         try:
             line = await self._reader.readline()
         except ValueError:  # too long: what follows cannot be told apart
-            fault = Malformed(f"a message is over {_LONGEST_LINE:,} bytes")
-            self._writer.write(ready({"kind": "reply", "id": None, "ok": False, "error": problem(fault)})[1] + b"\n")
+            view.refuse(f"a message is over {_LONGEST_LINE:,} bytes")
+            await asyncio.sleep(_LAST_WORDS)
             return False
         if not line.endswith(b"\n"):
             return False

@@ -96,6 +96,10 @@ class View:
             self._begin(message)
         return None  # other kinds are of versions to come
 
+    def refuse(self, why: str) -> None:
+        """It said what cannot even be read."""
+        self._refuse(None, Malformed(why))
+
     def _greet(self, message: Message) -> None:
         wants, server, version = message.get("wants"), message.get("server"), message.get("version")
         self._parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
@@ -114,8 +118,8 @@ class View:
 
     def _begin(self, message: Message) -> None:
         number = message.get("id")
-        if not isinstance(number, int | str) or isinstance(number, bool):
-            return self._refuse(None, Malformed("an intent needs an id, a number or a text"))
+        if not isinstance(number, int) or isinstance(number, bool):
+            return self._refuse(None, Malformed("an intent needs an id, a number"))
         if not self.is_greeted:
             return self._refuse(number, Malformed("say hello first"))
         if len(self._intents) >= _MOST_INTENTS:
@@ -125,7 +129,7 @@ class View:
         task.add_done_callback(self._intents.discard)
         return None
 
-    async def _do(self, number: int | str, message: Message) -> None:
+    async def _do(self, number: int, message: Message) -> None:
         try:
             verb = message.get("do")
             act = self._panel.verbs.get(verb) if isinstance(verb, str) else None
@@ -140,7 +144,7 @@ class View:
         else:
             self.say({"kind": "reply", "id": number, "ok": True, "value": value})
 
-    def _refuse(self, number: int | str | None, error: McpError) -> None:
+    def _refuse(self, number: int | None, error: McpError) -> None:
         self.say({"kind": "reply", "id": number, "ok": False, "error": problem(error)})
 
     # -- saying -------------------------------------------------------------------------------------------------------
