@@ -136,7 +136,7 @@ class Host:
             definitions: What to run.
             wait: Until each is ready or has failed.
             trusted: The user has seen them, and says so.
-            again: Ask about those, too, of which the user has said that they may not run.
+            again: Ask about those, too, that the user has refused, or refused a secret.
             lock: What their tools must be.
             originals: By name, as they were, those that the user changed in a cell: these have to be trusted.
 
