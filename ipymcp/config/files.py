@@ -53,17 +53,19 @@ def read(path: str | os.PathLike[str], scope: Scope = "named") -> dict[str, Serv
     return definitions(load(file).data, Source(scope=scope, file=str(file), folder=str(file.parent)))
 
 
-def read_each(path: str | os.PathLike[str]) -> dict[str, ServerDefinition | ConfigError]:
-    """The same, with what is wrong with a definition in its place, under the empty name where it has none to be used.
+def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
+    """The same of a file that is known, with what is wrong with a definition in its place.
+
+    That has the empty name where it has none to be used.
 
     Raises:
         ConfigError: The file as a whole cannot be used.
     """
-    file = Path(os.path.abspath(os.path.expanduser(path)))
-    document = load(file).data
-    read = entries(document, Source(scope="named", file=str(file), folder=str(file.parent)))
+    assert source.file is not None
+    document = load(Path(source.file)).data
+    read = entries(document, source)
     if read is None:
-        raise no_shape(document, str(file))
+        raise no_shape(document, source.file)
     return dict(read)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipymcp.config.definition import Source
 from ipymcp.config.discovery import Configuration, candidates, discover, stamp
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
-    import os
-
     from ipymcp.config.discovery import Stamp
 
 __all__ = ["Discovery"]
@@ -46,11 +46,19 @@ class Discovery:
         except ConfigError:
             return Configuration({}, {}, (), ())
 
-    def watch(self, path: str | os.PathLike[str]) -> None:
-        """Notice changes of a file that the user named, too."""
-        file = Path(path)
+    def named(self, path: str | os.PathLike[str]) -> Source:
+        """What a file is that the user names; its changes are noticed, too.
+
+        One that would have been found is what it was found to be: naming a project's file shows nobody what it says.
+        """
+        file = Path(os.path.abspath(os.path.join(self.folder, os.path.expanduser(path))))
         self._named.add(file)
         self._stamps[file] = stamp(file)
+        real = os.path.realpath(file)
+        for one in candidates(self.folder):
+            if os.path.realpath(one.path) == real:
+                return Source(scope=one.scope, file=str(one.path), folder=one.folder)
+        return Source(scope="named", file=str(file), folder=str(file.parent))
 
     def wrote(self, path: Path) -> None:
         """What has changed in a file is known: we did it ourselves."""

@@ -167,7 +167,7 @@ class Approvals:
             case "answer":
                 self._policy.allow_turn(wish.turn, wish.rights, wish.entry)
             case "server":
-                self._policy.say(Rule("*", "allow", here, digest))
+                self._policy.say(Rule("*", "allow", here, digest, is_answer=True))
             case "notebook":
                 self._policy.say(Rule(escape(wish.entry.name), "allow", here, digest))
             case "never":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
@@ -11,7 +12,6 @@ from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from ipymcp.policy.policy import Policy
     from ipymcp.protocol.wire import ToolDefinition
@@ -62,7 +62,7 @@ class Pinning:
         Raises:
             PolicyError: It is starting, and is not what the lock file says.
         """
-        tools = list(tools)
+        tools = list({tool.name: tool for tool in reversed([*tools])}.values())  # of two of one name, the first
         locked = self.lock.get(server)
         if locked is not None:
             differing = _differing(tools, locked)
@@ -80,6 +80,11 @@ class Pinning:
         self._changed[digest] = {tool.name: fingerprint(canonical(tool)) for tool in tools if tool.name in changed}
         self._tell()
         return list(changed)
+
+    def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
+        """Whether tools are not what a lock file says that this server must have."""
+        locked = self.lock.get(server)
+        return locked is not None and bool(_differing(list(tools), locked))
 
     async def refresh(self) -> None:
         """Another kernel may have been told to accept what has changed here, too."""
@@ -156,13 +161,14 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ) from None
 
 
-def read_lock(path: Path) -> Lock:
-    """The hashes of a lock file, by server and tool.
+def read_lock(folder: str) -> Lock:
+    """The hashes of the lock file in a folder, by server and tool.
 
     Raises:
         ConfigError: There is none, or it is none.
     """
     hint = "%mcp pins export writes one from the servers that are loaded"
+    path = Path(folder, LOCK_FILE)
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -100,7 +100,11 @@ class Policy:
 
     def rules(self, entry: Subject, rights: Rights, caller: Caller) -> list[Rule]:
         """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
-        return list(matching(entry, rights, caller, self._decided()))
+        found: list[Rule] = []
+        for rule in matching(entry, rights, caller, self._decided()):
+            if not (rule.is_answer and found[-1].decision == "deny"):
+                found.append(rule)
+        return found
 
     def _decided(self) -> Iterable[Rule]:
         """What the user decided, in the order in which it counts: what was said in this notebook comes last.

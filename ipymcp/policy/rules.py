@@ -77,12 +77,14 @@ class Rule(Struct, frozen=True):
         decision: What it decides.
         origin: Where it comes from, for messages: `this notebook`, `always`, a file.
         digest: The definition whose tools it is about; empty for all.
+        is_answer: Whether it answers what was asked, for more tools than that: it takes back no `deny`.
     """
 
     pattern: str
     decision: Decision
     origin: str
     digest: str = ""
+    is_answer: bool = False
 
     def matches(self, entry: Subject, digest: str) -> bool:
         """Whether it is about this tool of this server."""

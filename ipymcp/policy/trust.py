@@ -27,8 +27,6 @@ __all__ = ["VARIABLE", "Agreement", "Trust"]
 
 VARIABLE = "IPYMCP_TRUST"
 _SHORTEST = 12
-_REVOKED = "revoked "
-"""Before the digest of an entry of the user's own file: it stays known, and is asked about."""
 
 
 class Agreement(Struct, frozen=True):
@@ -62,12 +60,15 @@ class Trust:
 
     # -- before servers are started -----------------------------------------------------------------------------------
 
-    async def consider(self, definitions: Iterable[ServerDefinition], *, agreed: bool = False) -> None:
+    async def consider(
+        self, definitions: Iterable[ServerDefinition], *, agreed: bool = False, again: bool = True
+    ) -> None:
         """Ask about those that need it: one question a file. Whoever is not agreed to is refused by `require`.
 
         Args:
             definitions: What is about to be started.
             agreed: The user says so in the cell: all but their secrets.
+            again: Ask about those, too, of which the user has said that they may not run.
         """
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
         for definition in definitions:
@@ -76,7 +77,7 @@ class Trust:
             digest = await asyncio.to_thread(definition.digest)
             if agreed:
                 self._here.setdefault(digest, frozenset())
-            if await self._missing(definition, digest) is not None:
+            if await self._missing(definition, digest) is not None and (again or not await self._is_refused(digest)):
                 files.setdefault(str(definition.source), []).append((definition, digest))
         for file, found in files.items():
             if _variable() != "none":
@@ -84,10 +85,11 @@ class Trust:
 
     async def vary(self, original: ServerDefinition, typed: ServerDefinition) -> None:
         """What may run may also run as the user has changed it in a cell."""
-        if typed.source.scope not in ("project", "user") or not await self.allows(original):
+        try:
+            granted = await self._granted(await self.require(original))
+        except TrustError:
             return
-        digests = [await asyncio.to_thread(one.digest) for one in (original, typed)]
-        self._here[digests[1]] = await self._granted(digests[0]) or frozenset()
+        self._here[await asyncio.to_thread(typed.digest)] = granted or frozenset()
 
     async def require(self, definition: ServerDefinition) -> str:
         """Let a server be started that may be.
@@ -128,6 +130,8 @@ class Trust:
             return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
         granted = await self._granted(digest)
         if granted is None:
+            if await self._is_refused(digest):
+                return f"you said that it may not run: {definition.source}"
             if is_own:
                 return f"needs your trust: its entry in {definition.source} has changed"
             unnamed = f", and {VARIABLE} does not name it" if word else ""
@@ -166,9 +170,14 @@ class Trust:
             for definition, digest in found
         ]
         why = "is your own, and what it says of these has changed" if is_own else "belongs to a project"
-        answer = await self._ask(TrustQuestion(file, why, tuple(candidates))) or TrustAnswer()
+        answer = await self._ask(TrustQuestion(file, why, tuple(candidates)))
+        if answer is None:
+            return
         for definition, digest in found:
-            if definition.name in answer.servers:
+            if definition.name not in answer.servers:
+                if await self._granted(digest) is None:
+                    await self._keep(definition, digest, may_run=False)
+            else:
                 secrets = [secret for server, secret in answer.secrets if server == definition.name]
                 if digest in self._here and await self.agreement(digest) is None:
                     self._here[digest] = frozenset(secrets)
@@ -186,19 +195,33 @@ class Trust:
             secrets: Those of its kept secrets that it may have.
         """
         digest = digest or await asyncio.to_thread(definition.digest)
+        await self._keep(definition, digest, may_run=True, secrets=secrets)
+
+    async def _keep(
+        self, definition: ServerDefinition, digest: str, *, may_run: bool, secrets: Sequence[str] = ()
+    ) -> None:
         is_own = definition.source.scope == "user"
         await self._database().aexecute(
-            "INSERT OR REPLACE INTO trust (digest, server, file, is_own, secrets, decided) VALUES (?, ?, ?, ?, ?, ?)",
-            (digest, definition.name, str(definition.source), is_own, json.dumps(sorted(secrets)), time.time()),
+            "INSERT OR REPLACE INTO trust (digest, server, file, is_own, may_run, secrets, decided)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                digest,
+                definition.name,
+                str(definition.source),
+                is_own,
+                may_run,
+                json.dumps(sorted(secrets)),
+                time.time(),
+            ),
         )
 
     async def agreement(self, digest: str) -> Agreement | None:
         """What was agreed to of a definition."""
-        return next(iter(await self._agreements("digest = ?", digest)), None)
+        return next(iter(await self._agreements("may_run AND digest = ?", digest)), None)
 
     async def agreements(self) -> list[Agreement]:
         """All that was agreed to, oldest first."""
-        return await self._agreements("digest NOT LIKE ?", f"{_REVOKED}%")
+        return await self._agreements("may_run")
 
     async def revoke(self, named: str | None) -> list[Agreement]:
         """Take back what was agreed to.
@@ -215,15 +238,16 @@ class Trust:
         ]
         for one in gone:
             self._here.pop(one.digest, None)
-            await self._database().aexecute("DELETE FROM trust WHERE digest = ? AND NOT is_own", (one.digest,))
-            await self._database().aexecute(
-                "UPDATE OR REPLACE trust SET digest = ? WHERE digest = ?", (_REVOKED + one.digest, one.digest)
-            )
+            await self._database().aexecute("UPDATE trust SET may_run = 0 WHERE digest = ?", (one.digest,))
         return gone
 
-    async def _agreements(self, condition: str, value: str) -> list[Agreement]:
+    async def _is_refused(self, digest: str) -> bool:
+        """Whether the user has said that a definition may not run, or has taken back that it may."""
+        return bool(await self._database().aquery("SELECT 1 FROM trust WHERE digest = ? AND NOT may_run", (digest,)))
+
+    async def _agreements(self, condition: str, *values: str) -> list[Agreement]:
         rows = await self._database().aquery(
-            f"SELECT digest, server, file, secrets, decided FROM trust WHERE {condition} ORDER BY decided", (value,)
+            f"SELECT digest, server, file, secrets, decided FROM trust WHERE {condition} ORDER BY decided", values
         )
         return [
             Agreement(digest, server, file, frozenset(json.loads(secrets)), decided)

@@ -14,7 +14,6 @@ from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpE
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
-from ipymcp.state.history import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -328,8 +327,13 @@ class Call(Generic[T]):
         self.started = self._heard = time.monotonic()
 
     def _has_room(self) -> bool:
-        client = self._client or self.session.require()
-        self._client = client
+        client = self._client
+        if client is None:
+            try:
+                client = self._client = self.session.require()
+            except McpError as error:
+                self._record(error)
+                raise
         if not client.queued or client.queued + len(self.arguments) <= MAX_QUEUED:
             return True
         if self.deadline() <= time.monotonic():
@@ -338,6 +342,7 @@ class Call(Generic[T]):
                 f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
                 hint=f"give it longer: timeout=…, or %mcp restart {self.session.name}",
             )
+            self._record(error)
             raise self._explain(error)
         return False
 
@@ -387,12 +392,10 @@ class Call(Generic[T]):
     def _record(self, error: McpError | None) -> None:
         result = self._slot.result
         received = 0 if result is None else memoryview(result).nbytes
-        self._services.history.add(
-            Record(
-                self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
-                received, result, error, self._cell,
-            )
-        )  # fmt: skip
+        self._services.history.add((
+            self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
+            received, result, error, self._cell,
+        ))  # fmt: skip
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
         if self._client is None or not self._client.give_up(self._slot, reason):

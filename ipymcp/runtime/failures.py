@@ -16,6 +16,7 @@ from ipymcp.errors import (
     RpcError,
     ServerError,
     StartError,
+    TrustError,
 )
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.environment import forgotten_variable
@@ -62,7 +63,7 @@ def explain(
     error.server = error.server or definition.name
     if isinstance(error, RpcError) and error.code == _VISIT_FIRST and error.hint is None:
         _name_addresses(error)
-    if not isinstance(error, ServerError) or isinstance(error, CommandNotFound) or error.stderr:
+    if not isinstance(error, ServerError) or isinstance(error, (CommandNotFound, TrustError)) or error.stderr:
         return error
     error.stderr = last_words
     error.exit_code = exit_code if error.exit_code is None else error.exit_code

@@ -103,13 +103,13 @@ class Guard:
             self._loop.call(self._refresh_soon)
         rights = session.rights
         verdict = self.policy.check(entry, rights, options.caller, options.turn)
+        if verdict.notice:
+            self._notify_once(verdict)
         if verdict.decision == "ask":
             from ipymcp.policy.approvals import Wish
 
             wish = Wish(entry, rights, options.caller, options.turn, arguments)
             return lambda: self._approvals.obtain(wish)
-        if verdict.notice:
-            self._notify_once(verdict)
         return None
 
     async def examine(self, session: ServerSession, tools: list[ToolDefinition]) -> None:

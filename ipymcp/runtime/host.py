@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import Catalog, ToolEntry
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.task_calls import TaskCall
+    from ipymcp.state.known import Definitions
 
 __all__ = ["Host"]
 
@@ -123,6 +124,7 @@ class Host:
         *,
         wait: bool = True,
         trusted: bool = False,
+        again: bool = True,
         lock: Lock | None = None,
         originals: Mapping[str, ServerDefinition] | None = None,
     ) -> list[ServerSession]:
@@ -134,6 +136,7 @@ class Host:
             definitions: What to run.
             wait: Until each is ready or has failed.
             trusted: The user has seen them, and says so.
+            again: Ask about those, too, of which the user has said that they may not run.
             lock: What their tools must be.
             originals: By name, as they were, those that the user changed in a cell: these have to be trusted.
 
@@ -144,7 +147,8 @@ class Host:
         self.guard.pinning.hold_to(lock, [one.name for one in definitions])
         await self.guard.refresh()
         originals = originals or {}
-        await self._consider((originals.get(one.name, one) for one in definitions if not one.disabled), trusted=trusted)
+        wanted = [originals.get(one.name, one) for one in definitions if not one.disabled]
+        await self.guard.trust.consider(wanted, agreed=trusted, again=again)
         for one in definitions:
             if one.name in originals:
                 await self.guard.trust.vary(originals[one.name], one)
@@ -156,7 +160,7 @@ class Host:
     async def start(self, names: Sequence[str]) -> list[ServerSession]:
         """Start these, and wait until each is ready or has failed."""
         sessions = [self.find(name) for name in names]
-        await self._consider(session.definition for session in sessions)
+        await self.guard.trust.consider(session.definition for session in sessions)
         for session in sessions:
             session.start()
         await asyncio.gather(*(session.settled() for session in sessions))
@@ -183,26 +187,36 @@ class Host:
         return await asyncio.gather(*map(self._have, definitions))
 
     async def _have(self, definition: ServerDefinition) -> ServerSession:
+        digest = await asyncio.to_thread(definition.digest)
+        had = await self._had(definition, digest) if definition.lazy and not definition.disabled else {}
+        # Nothing is awaited between looking and putting it there: others may load the same.
         old = self.sessions.get(definition.name)
         if old is not None and old.definition.replace(lazy=definition.lazy) == definition:
             if not (definition.disabled or (definition.lazy and old.is_lazy)):
+                tools = (entry.definition for entry in old.catalog.tools.values())
+                if old.client is not None and self.guard.pinning.is_locked_out(old.name, tools):
+                    await old.stop()  # its next start is refused
                 old.start()
             return old
         from ipymcp.runtime.server import ServerSession  # with the whole protocol: %load_ext does without
 
-        session = ServerSession(definition, self._services)
-        self.state.known.loaded(definition)
-        is_lazy = definition.lazy and not definition.disabled and await session.be_lazy()
+        session = ServerSession(definition, digest, self._services)
+        self.state.known.loaded(definition, digest)
         self.sessions = {**self.sessions, definition.name: session}
-        if not definition.disabled and not is_lazy:
+        if "tools" in had:
+            session.be_lazy(had)
+        elif not definition.disabled:
             session.start(instead_of=old)
-        elif old is not None:
+            return session
+        if old is not None:
             await old.stop()
         return session
 
-    async def _consider(self, definitions: Iterable[ServerDefinition], *, trusted: bool = False) -> None:
-        """Ask about those that may not run yet."""
-        await self.guard.trust.consider(definitions, agreed=trusted)
+    async def _had(self, definition: ServerDefinition, digest: str) -> Definitions:
+        """What a server had when it last ran, its tools compared to their pins."""
+        had = await self.state.known.acatalog(digest)
+        await self.guard.pinning.compare(digest, definition.name, had.get("tools", ()), starting=False)
+        return had
 
     def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
         """Have servers told of other folders, or with None of the usual ones, from any thread.
@@ -398,10 +412,10 @@ class Host:
         await asyncio.to_thread(self._end_threads)
 
     def _end_threads(self) -> None:
-        self._close_state()
         self._reaper.close()
         self.loop.stop()
         self.handlers.stop()
+        self._close_state()  # they may have had something to keep
 
     def close_at_exit(self) -> None:
         """At the interpreter's exit: no process of ours is left, and it takes two seconds at most."""

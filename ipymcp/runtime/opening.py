@@ -64,7 +64,7 @@ class Opener:
         expanded = await expanded_now(self._session, start, self._services)
         if self._login is None or expanded != self._session.expanded:
             user = SessionUser(self._session, self._services)
-            self._login = authorizer(expanded, self._definition.digest(), user, self._services)
+            self._login = authorizer(expanded, self._session.digest, user, self._services)
         self._session.expanded = expanded
 
     async def _settle_era(self, way: Way, start: Start) -> Link:
@@ -73,7 +73,7 @@ class Opener:
             return await self._open(way, "legacy", start)
         if era != "auto":
             return await self._open(way, era, start)
-        digest = self._definition.digest()
+        digest = self._session.digest
         link = None
         known = self._services.store.known
         remembered = await known.era(digest)

@@ -54,10 +54,11 @@ class ServerSession:
 
     Args:
         definition: What to run.
+        digest: Of it; what it takes files for is not for the loop to wait for.
         services: The host's.
     """
 
-    def __init__(self, definition: ServerDefinition, services: Services) -> None:
+    def __init__(self, definition: ServerDefinition, digest: str, services: Services) -> None:
         self.definition = definition
         self.expanded = definition
         """With the values that variables had at its last start."""
@@ -71,7 +72,7 @@ class ServerSession:
         self.is_lazy = False
         """Whether it waits, stopped, for its first call; what it has is known from before."""
         self._waking = asyncio.Lock()
-        self.digest = definition.digest()
+        self.digest = digest
         self.error: McpError | None = None
         """Why it is in the state `error` or `needs_trust`, or `needs_auth` without a connection."""
         self.last_error = ""
@@ -85,7 +86,7 @@ class ServerSession:
         self.numbers = itertools.count(1)
         """Of its connections."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
-        self.rights = rights_of(definition, self.digest)
+        self.rights = rights_of(definition, digest)
         """What its definition says of its tools."""
         self._services = services
         self._link: Link | None = None
@@ -132,6 +133,8 @@ class ServerSession:
         if instead_of is not None:
             self._predecessor, instead_of._is_replaced = instead_of, True
             self.subscriptions = instead_of.subscriptions.move_to(self)
+        if self.state is State.NEEDS_TRUST:
+            self.last_error = ""  # to be asked was no failure
         self.error, self.is_lazy = None, False
         self._move(State.STARTING, "its definition changed" if instead_of else "")
         self._owner = self._services.loop.spawn(self._own(owner), f"ipymcp-server-{self.name}")
@@ -181,14 +184,10 @@ class ServerSession:
                     self.start()
         await self.settled()
 
-    async def be_lazy(self) -> bool:
-        """Wait for the first call with what it had when it last ran. False: nobody knows what it has."""
-        definitions = await self._services.store.known.acatalog(self.digest)
-        if "tools" not in definitions:
-            return False
+    def be_lazy(self, definitions: Definitions) -> None:
+        """Wait for the first call, with what it had when it last ran."""
         self.remember(definitions)
-        self.is_lazy, self._waking = True, asyncio.Lock()
-        return True
+        self.is_lazy = True
 
     def remember(self, definitions: Definitions) -> None:
         """These it had when it last ran; what is known from this notebook counts first."""

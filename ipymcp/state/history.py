@@ -1,14 +1,15 @@
 """Every call: who, what, how long, how it ended. Written in batches, off the calls' way.
 
-A call costs one tuple and one append. A timer on the background loop hands what came since to the database's thread,
-twice a second: a kernel that is killed loses no more than that.
+A call costs one tuple and one append. A timer on the background loop hands what came
+since to the database's thread, twice a second: a kernel that is killed loses no more than that.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from ipymcp.state.db import Database
 
     HistoryMode: TypeAlias = Literal["sizes", "values", "off"]
+    Record: TypeAlias = tuple[float, float, str, str, str, bytes, int, Raw | bytes | None, Exception | None, int | None]
+    """One call that is over: when it began and ended (on `time.monotonic`'s clock), caller, server, tool, arguments,
+    the answer's size in bytes, the answer (both JSON), the error in its stead, the execution count of its cell."""
+    Row: TypeAlias = tuple[Any, ...]
 
-__all__ = ["Entry", "History", "Record"]
+__all__ = ["Entry", "History"]
 
 FLUSH_EVERY = 0.5
 """Seconds."""
@@ -43,28 +48,12 @@ _FAILED = b'"isError"'
 """What stands in every answer that says so."""
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
-_SIZES = "time, duration, caller, server, tool, sent, received, error, notebook, cell"
-_COLUMNS = f"{_SIZES}, arguments, result"
+_SIZES = "time, duration, caller, server, tool, sent, received, error, cell"
+_VALUES = f"{_SIZES}, arguments, result"
+_COLUMNS = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
 _MOST_PARAMETERS = 990
 """Of one statement; SQLite takes 999 everywhere. A statement for each row would hand the interpreter's lock to and fro
 with the threads that make calls, thousands of times."""
-
-
-class Record(NamedTuple):
-    """One call that is over, as the hot path has it."""
-
-    began: float
-    """On `time.monotonic`'s clock."""
-    ended: float
-    caller: str
-    server: str
-    tool: str
-    arguments: bytes
-    received: int
-    """The answer's size in bytes."""
-    result: Raw | bytes | None
-    error: Exception | None
-    cell: int | None
 
 
 class Entry(Struct, frozen=True):
@@ -125,7 +114,8 @@ class History:
         self._is_due = False
         self._since_pruned = 0
         self._pruned = float("-inf")
-        self._clock = time.time() - time.monotonic()
+        self._clock = 0.0
+        """What `time.time` is ahead of `time.monotonic`: more, whenever the machine has slept."""
 
     def add(self, record: Record) -> None:
         """A call is over; from any thread, at once."""
@@ -134,16 +124,14 @@ class History:
         if len(self._pending) >= _MOST_PENDING:
             self.lost += 1
             return
-        if record.received > _LATER:
-            record = _light(record)
-        self._pending.append(record)
+        self._pending.append(record if record[6] <= _LATER else _light(record))
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
 
     def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
         """A call was not allowed."""
         now = time.monotonic()
-        self.add(Record(now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
+        self.add((now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
 
     def flush(self) -> None:
         """Hand over what came; it is written soon."""
@@ -152,6 +140,7 @@ class History:
         while self._pending:
             records.append(self._pending.popleft())
         if records:
+            self._clock = time.time() - time.monotonic()
             self._database().post(lambda connection: self._write(connection, records))
 
     async def entries(
@@ -187,17 +176,22 @@ class History:
     # -- in the database's thread -------------------------------------------------------------------------------------
 
     def _write(self, connection: Connection, records: list[Record]) -> None:
-        with_values = self.mode == "values"
-        columns = _COLUMNS if with_values else _SIZES
-        width = len(columns.split(", "))
-        most = _MOST_PARAMETERS // width
-        for start in range(0, len(records), most):
-            values: list[Any] = []
-            for record in records[start : start + most]:
-                values += self._row(record, with_values)
-            places = ", ".join([f"({', '.join('?' * width)})"] * (len(values) // width))
-            connection.execute(f"INSERT INTO history ({columns}) VALUES {places}", values).close()
+        if self.mode == "values":
+            self._insert(connection, _VALUES, [(*_row(one), *_values(one)) for one in records])
+        else:
+            self._insert(connection, _SIZES, list(map(_row, records)))
         self._prune(connection, len(records))
+
+    def _insert(self, connection: Connection, columns: str, rows: list[Row]) -> None:
+        """Many rows a statement; what all of them share is added by it."""
+        width = columns.count(",") + 1
+        given = ", ".join(f"column{number}" for number in range(2, width + 1))
+        most = (_MOST_PARAMETERS - 2) // width
+        for start in range(0, len(rows), most):
+            some = rows[start : start + most]
+            places = ", ".join([f"({', '.join('?' * width)})"] * len(some))
+            sql = f"INSERT INTO history (notebook, {columns}) SELECT ?, ? + column1, {given} FROM (VALUES {places})"
+            connection.execute(sql, [self._notebook, self._clock, *chain.from_iterable(some)]).close()
 
     def _prune(self, connection: Connection, added: int) -> None:
         self._since_pruned += added
@@ -208,30 +202,32 @@ class History:
             self._pruned = time.monotonic()
             connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
 
-    def _row(self, record: Record, with_values: bool) -> tuple[Any, ...]:
-        began, ended, caller, server, tool, arguments, received, result, error, cell = record
-        is_well = error is None and (result is None or _FAILED not in bytes(result))
-        failure = "" if is_well else _failure(record)
-        row = (
-            began + self._clock, ended - began, caller, server, tool, len(arguments), received, failure,
-            self._notebook, cell,
-        )  # fmt: skip
-        if not with_values:
-            return row
-        return (*row, self._kept(arguments), None if result is None else self._kept(result))
 
-    def _kept(self, value: bytes | Raw) -> bytes:
-        text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
-        return mask(text).encode("utf-8", "replace")
+def _row(record: Record) -> Row:
+    began, ended, caller, server, tool, arguments, received, result, error, cell = record
+    is_well = error is None and (result is None or bytes(result).find(_FAILED) < 0)
+    failure = "" if is_well else _failure(error, result, received)
+    return began, ended - began, caller, server, tool, len(arguments), received, failure, cell
+
+
+def _values(record: Record) -> tuple[bytes, bytes | None]:
+    *_, arguments, _, result, _, _ = record
+    return _kept(arguments), None if result is None else _kept(result)
+
+
+def _kept(value: bytes | Raw) -> bytes:
+    text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
+    return mask(text).encode("utf-8", "replace")
 
 
 def _light(record: Record) -> Record:
     """The same without the bulk of a large answer."""
-    assert record.result is not None
-    failure = _told(record.result)
-    return record._replace(
-        result=bytes(memoryview(record.result)[:_MOST_VALUE]), error=ToolFailure(failure) if failure else record.error
-    )
+    began, ended, caller, server, tool, arguments, received, result, error, cell = record
+    if result is not None:
+        failure = _told(result)
+        error = ToolFailure(failure) if failure else error
+        result = bytes(memoryview(result)[:_MOST_VALUE])
+    return began, ended, caller, server, tool, arguments, received, result, error, cell
 
 
 def _nowhere() -> int | None:
@@ -242,11 +238,10 @@ class ToolFailure(Exception):
     """A tool's answer said that it failed."""
 
 
-def _failure(record: Record) -> str:
+def _failure(error: Exception | None, result: Raw | bytes | None, received: int) -> str:
     """Why it failed, one line; empty where it did not."""
-    error = record.error
     if error is None:
-        told = "" if record.result is None or record.received > _LATER else _told(record.result)
+        told = "" if result is None or received > _LATER else _told(result)
         return mask(f"ToolError: {told}") if told else ""
     if isinstance(error, ToolFailure):
         return mask(f"ToolError: {error}")

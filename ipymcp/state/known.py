@@ -98,10 +98,10 @@ class KnownServers:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def loaded(self, definition: ServerDefinition) -> None:
+    def loaded(self, definition: ServerDefinition, digest: str) -> None:
         """A definition was loaded."""
         self._change(
-            definition.digest(),
+            digest,
             name=definition.name,
             transport=definition.transport,
             auth=_auth_type(definition),

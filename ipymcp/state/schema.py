@@ -56,6 +56,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             server TEXT NOT NULL,
             file TEXT NOT NULL,
             is_own INTEGER NOT NULL,  -- whether the file is the user's own
+            may_run INTEGER NOT NULL,  -- what the user said
             secrets TEXT NOT NULL,  -- JSON: the names of those it may have
             decided REAL NOT NULL  -- seconds since 1970
         )

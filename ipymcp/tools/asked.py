@@ -37,6 +37,8 @@ class Asked(Struct, frozen=True):
     """The names among them that must not fail."""
     notices: list[str] = field(default_factory=list[str])
     """What the user should know of the configuration, a line each."""
+    again: bool = True
+    """Whether to ask about what the user has said may not run."""
 
 
 def demo_definition() -> ServerDefinition:
@@ -92,9 +94,9 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             named.append(remote.name)
         elif isinstance(item, os.PathLike) or _looks_like_path(item):
             definitions.update(_sound(pending))
-            path = Path(os.path.abspath(os.path.join(host.folder, os.path.expanduser(item))))
-            available = pending = read_each(path)
-            host.discovery.watch(path)
+            source = host.discovery.named(item)
+            path = Path(str(source))
+            available = pending = read_each(source)
             if not available:
                 lines.append(f"{path} defines no servers")
         else:
@@ -135,7 +137,7 @@ def _everything(host: Host) -> Asked:
     ]
     if not definitions and not configuration.servers:
         lines.append("no servers are configured here; %mcp config says where they would stand")
-    return Asked(definitions, [], lines)
+    return Asked(definitions, [], lines, again=False)
 
 
 def _is_typed(name: str, host: Host) -> bool:

@@ -23,8 +23,10 @@ class _Connection:
         on_sampling: SamplingHandler | None = None,
         on_elicitation: ElicitationHandler | None = None,
         roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None = None,
+        trust: bool = False,
     ) -> None:
         self._what = what
+        self._trust = trust
         self._mcp = Mcp(Host())
         if on_sampling is not None:
             self._mcp.on_sampling(on_sampling)
@@ -42,6 +44,7 @@ class connect(_Connection):
         on_sampling: As `mcp.on_sampling`.
         on_elicitation: As `mcp.on_elicitation`.
         roots: As `mcp.roots`; the working folder unless given.
+        trust: Run what a project's file defines without asking.
 
     Raises:
         ServerError: A server did not start; the others are stopped again.
@@ -50,7 +53,7 @@ class connect(_Connection):
     def __enter__(self) -> Mcp:
         try:
             if self._what:
-                self._mcp.load(*self._what)
+                self._mcp.load(*self._what, trust=self._trust)
         except BaseException:
             self._mcp.close()
             raise
@@ -73,7 +76,7 @@ class aconnect(_Connection):
     async def __aenter__(self) -> Mcp:
         try:
             if self._what:
-                await self._mcp.load.aio(*self._what)
+                await self._mcp.load.aio(*self._what, trust=self._trust)
         except BaseException:
             await self._mcp._host.aclose()
             raise

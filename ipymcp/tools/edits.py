@@ -136,8 +136,8 @@ def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[s
     if "/" not in place and os.sep not in place and "." not in place:
         hint = nearest(place, HOSTS, limit=1) or f"a file's path, or one of {', '.join(HOSTS)}"
         raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
-    path = os.path.join(host.folder, os.path.expanduser(place))
-    found = read_each(path)
+    path = os.path.abspath(os.path.join(host.folder, os.path.expanduser(place)))
+    found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
     wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
     return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
 

@@ -135,8 +135,10 @@ class Mcp(Live):
 
         began = None if since is None else moment(since)
         entries = await self._host.history.entries(server=server, tool=tool, failed=failed, since=began, limit=limit)
-        note = "no such calls" if not entries else f"the last {limit:,}" if len(entries) == limit else ""
-        return CallHistory(entries, note)
+        notes = ["no such calls" if not entries else f"the last {limit:,}" if len(entries) == limit else ""]
+        if self._host.history.lost:
+            notes.append(f"{self._host.history.lost:,} of this kernel were not kept: too many at once")
+        return CallHistory(entries, " · ".join(filter(None, notes)))
 
     @property
     def calls(self) -> list[Call[Any]]:
@@ -216,10 +218,18 @@ class Mcp(Live):
     # -- words that wait ----------------------------------------------------------------------------------------------
 
     @waits
-    async def load(self, *what: str | os.PathLike[str] | Mapping[str, Any], wait: bool = True) -> Servers:
+    async def load(
+        self,
+        *what: str | os.PathLike[str] | Mapping[str, Any],
+        wait: bool = True,
+        trust: bool = False,
+        locked: bool = False,
+        lazy: bool = False,
+    ) -> Servers:
         """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
-        Nothing: every server of the discovered configuration that is not disabled, and whose file is trusted.
+        Nothing: every server of the discovered configuration that is not disabled. What a project's file defines runs
+        once the user has seen it and agreed.
 
         Loading twice what has not changed does nothing; what has changed is restarted.
 
@@ -227,17 +237,24 @@ class Mcp(Live):
             what: Names, addresses (`https://…`), paths, definitions. A plain name after a path picks from that file,
                 else from the discovered configuration; one that is loaded already is started.
             wait: Until each is ready or has failed.
+            trust: Run what a project's file defines without asking; its servers still ask for secrets.
+            locked: Refuse servers whose tools are not what `mcp.lock` says.
+            lazy: Start a server at its first call, where its tools are known from before.
 
         Raises:
             ServerError: A server asked for by name did not start.
             ConfigError: A file or definition is wrong.
+            PolicyError: `mcp.lock` has no such server.
         """
+        from ipymcp.policy.pinning import read_lock
         from ipymcp.tools.asked import gather
 
         asked = gather(what, self._host)
         for line in asked.notices:
             logging.getLogger("ipymcp.config").warning("%s", line)
-        await self._host.load(asked.definitions, wait=wait)
+        definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]
+        lock = read_lock(self._host.folder) if locked else None
+        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock)
         for name in asked.named if wait else ():
             if not self._host.sessions[name].is_lazy:
                 self._host.sessions[name].require()

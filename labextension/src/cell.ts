@@ -11,26 +11,47 @@ export interface WidgetModel {
   send(content: unknown): void;
   on(event: string, listener: (...given: never[]) => void): void;
   off(event: string, listener: (...given: never[]) => void): void;
-  /** Whether a kernel is at the other end, where the widget manager says. */
-  comm_live?: boolean;
 }
 
 const GONE: Connection = { state: "closed", reason: "The kernel is gone. Run the cell again for a new panel." };
 
+/** How long after news of the comm it is tried, in milliseconds: a restart disposes of it a little later. */
+const SETTLES = 500;
+
+/** The model's comm. A view is told that the comm's life changed, not to what: what is sent over a dead one throws. */
 export function commTransport(model: WidgetModel): Transport {
-  const live = (): Connection => (model.comm_live === false ? GONE : { state: "open" });
+  const listeners = new Set<(connection: Connection) => void>();
+  const tell = (connection: Connection): void => {
+    for (const listener of [...listeners]) listener(connection);
+  };
   return {
-    send: (message) => model.send(message),
+    send(message) {
+      try {
+        model.send(message);
+      } catch {
+        tell(GONE);
+      }
+    },
     onMessage(listener) {
       const heard = (message: FromKernel): void => listener(message);
       model.on("msg:custom", heard as never);
       return () => model.off("msg:custom", heard as never);
     },
     onState(listener) {
-      const changed = (): void => listener(live());
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const changed = (): void => {
+        listener(GONE);
+        clearTimeout(timer);
+        timer = setTimeout(() => listener({ state: "open" }), SETTLES);
+      };
       model.on("comm_live_update", changed);
-      changed();
-      return () => model.off("comm_live_update", changed);
+      listeners.add(listener);
+      listener({ state: "open" });
+      return () => {
+        clearTimeout(timer);
+        listeners.delete(listener);
+        model.off("comm_live_update", changed);
+      };
     },
   };
 }

@@ -19,6 +19,19 @@ export function mount(
   scope: Scope = { client: "cell" },
 ): () => void {
   const model = new PanelModel(transport, scope);
+  const leave = draw(element, model, services);
+  return () => {
+    leave();
+    model.close();
+  };
+}
+
+/** Draw a panel whose conversation goes on without it: a status bar may show it too.
+ *
+ * @returns What takes it out again.
+ */
+export function draw(element: HTMLElement, model: PanelModel, services: Services): () => void {
+  const { scope } = model;
   const root = document.createElement("div");
   root.className = `ipymcp ipymcp-${scope.client}`;
   // Lumino keeps its shortcuts to itself here: "a" typed into a field must not add a cell.
@@ -30,7 +43,6 @@ export function mount(
   render(h(PanelContext.Provider, { value: { model, services }, children: view }), root);
   return () => {
     render(null, root);
-    model.close();
     root.remove();
     style.remove();
   };

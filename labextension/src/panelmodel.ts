@@ -2,7 +2,7 @@ import { LogBuffer } from "./logbuffer";
 import type { FromKernel, Intent, LogBatch, Patch, Reply, State, Verb, Verbs, ViewHello } from "./protocol";
 import { VERSION } from "./protocol";
 import { EMPTY, KernelError, Store, patched, withResult } from "./store";
-import type { PanelState } from "./store";
+import type { PanelState, ViewName } from "./store";
 import type { Connection, Transport, Unsubscribe } from "./transport";
 
 /** What of the notebook a panel shows. */
@@ -69,6 +69,13 @@ export class PanelModel {
   notify(text: string, bad = false): void {
     const count = (this.store.get().notice?.count ?? 0) + 1;
     this.store.set({ notice: { text, bad, count } });
+  }
+
+  /** Bring a view to the front; of one server, where the view has servers to choose from. */
+  show(view: ViewName, server?: string): void {
+    const { looking } = this.store.get();
+    const narrowed = server !== undefined && (view === "tools" || view === "logs") ? { [view]: server } : {};
+    this.store.set({ looking: { ...looking, ...narrowed, view } });
   }
 
   logs(server: string): LogBuffer {

@@ -8,15 +8,7 @@ export type JsonObject = { [key: string]: Json };
 export type Mode = "full" | "run" | "view";
 
 export type ServerState =
-  | "disabled"
-  | "stopped"
-  | "starting"
-  | "ready"
-  | "restarting"
-  | "error"
-  | "needs_trust"
-  | "needs_auth"
-  | "unreachable";
+  "disabled" | "stopped" | "starting" | "ready" | "restarting" | "error" | "needs_trust" | "needs_auth" | "unreachable";
 
 /** A fault, and what mends it. */
 export interface Problem {
@@ -285,8 +277,7 @@ export interface Patch {
   set: { [Part in keyof State]?: { [key: string]: State[Part][string] | null } };
 }
 export type Reply =
-  | { kind: "reply"; id: number; ok: true; value?: unknown }
-  | { kind: "reply"; id: number; ok: false; error: Problem };
+  { kind: "reply"; id: number; ok: true; value?: unknown } | { kind: "reply"; id: number; ok: false; error: Problem };
 export type Result =
   | { kind: "result"; call: number; ok: true; preview: Preview }
   | { kind: "result"; call: number; ok: false; error: Problem };

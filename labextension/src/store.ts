@@ -2,6 +2,16 @@ import type { Call, KernelHello, Mode, Patch, Problem, Question, Result, Server,
 import { VERSION } from "./protocol";
 import type { Connection, Unsubscribe } from "./transport";
 
+export const VIEWS = ["servers", "tools", "resources", "prompts", "calls", "logs"] as const;
+export type ViewName = (typeof VIEWS)[number];
+
+/** Which view is to be seen, and the servers it is narrowed to; empty for none. */
+export interface Looking {
+  view: ViewName;
+  tools: string;
+  logs: string;
+}
+
 /** All that the views draw, but the logs. */
 export interface PanelState extends State {
   connection: Connection;
@@ -10,6 +20,7 @@ export interface PanelState extends State {
   greetings: number;
   /** Whether a snapshot has come. */
   synced: boolean;
+  looking: Looking;
   /** How calls that this panel made ended, by call. */
   results: { [call: string]: Result };
   /** An intent has waited so long that the user should know. */
@@ -26,6 +37,7 @@ export const EMPTY: PanelState = {
   servers: {},
   calls: {},
   questions: {},
+  looking: { view: "servers", tools: "", logs: "" },
   results: {},
   waiting: false,
   notice: null,

@@ -42,7 +42,12 @@ function ask(model: Model, code: Code): void {
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     code.settle(import(address).then((module: { default: Panel }) => module.default));
   });
-  model.send({ kind: "library" });
+  try {
+    model.send({ kind: "library" });
+  } catch {
+    // Its kernel is gone; another view's may be there.
+    code.asked = false;
+  }
 }
 
 function render({ model, el }: View): () => void {
@@ -52,7 +57,8 @@ function render({ model, el }: View): () => void {
   let wanted = true;
   if (!code.asked) ask(model, code);
   const slow = setTimeout(() => {
-    note.textContent = "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.";
+    note.textContent =
+      "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.";
     ask(model, code);
   }, PATIENCE);
   el.append(note);

@@ -1,5 +1,4 @@
-/** How the panel looks: the page's own colours, where it says them. */
-export const STYLES = `
+const RULES = `
 .ipymcp {
   --mcp-text: var(--jp-ui-font-color1, var(--vscode-foreground, #212121));
   --mcp-dim: var(--jp-ui-font-color2, var(--vscode-descriptionForeground, #616161));
@@ -53,7 +52,7 @@ export const STYLES = `
 .ipymcp :is(h2, h3) { margin: 0; font: 600 12px/1.45 var(--mcp-sans); color: inherit; overflow-wrap: anywhere; min-width: 0; }
 .ipymcp h2 { font-size: 13px; }
 .ipymcp p { margin: 0; }
-.ipymcp :is(ul, dl) { margin: 0; padding: 0; list-style: none; }
+.ipymcp :is(ul, li, dl, dt, dd) { margin: 0; padding: 0; list-style: none; float: none; width: auto; display: block; }
 .ipymcp a { color: var(--mcp-link); text-decoration: underline; overflow-wrap: anywhere; }
 .ipymcp code { font: 12px var(--mcp-mono); overflow-wrap: anywhere; background: none; color: inherit; padding: 0; border: 0; }
 .ipymcp strong { font-weight: 600; overflow-wrap: anywhere; }
@@ -84,6 +83,7 @@ export const STYLES = `
 .ipymcp .mcp-quiet { border-color: transparent; background: none; color: var(--mcp-link); padding: 0 2px; }
 .ipymcp .mcp-actions { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; padding: 6px 0; }
 .ipymcp .mcp-actions .mcp-actions { min-width: 0; max-width: 100%; flex-wrap: nowrap; }
+.ipymcp .mcp-form-head { display: flex; gap: 8px; justify-content: flex-end; min-height: 22px; margin-bottom: -6px; }
 .ipymcp .mcp-form > .mcp-actions { position: sticky; bottom: 0; background: var(--mcp-back); }
 .ipymcp .mcp-question .mcp-form > .mcp-actions { bottom: -8px; }
 .ipymcp .mcp-flush, .ipymcp .mcp-toolbar.mcp-flush { padding: 0; }
@@ -170,7 +170,7 @@ export const STYLES = `
 .ipymcp .mcp-badges { display: flex; flex-wrap: wrap; gap: 4px; }
 .ipymcp .mcp-badges:empty { display: none; }
 .ipymcp .mcp-warning { padding: 3px 8px; border-inline-start: 3px solid var(--mcp-ask); overflow-wrap: anywhere; background: var(--mcp-raised); white-space: pre-wrap; }
-.ipymcp .mcp-mismatch { flex: none; margin: 4px 8px; }
+.ipymcp .mcp-hindrance { flex: none; margin: 4px 8px; }
 .ipymcp .mcp-pre { margin: 2px 0; padding: 6px 8px; max-height: 320px; overflow: auto; font: 12px/1.45 var(--mcp-mono); white-space: pre-wrap; overflow-wrap: anywhere; background: var(--mcp-raised); color: inherit; border: 0; }
 .ipymcp .mcp-clipped { display: block; max-height: 120px; overflow: auto; white-space: pre-wrap; }
 .ipymcp .mcp-runner { border-top: 1px solid var(--mcp-line); padding-top: 8px; }
@@ -203,7 +203,7 @@ export const STYLES = `
 .ipymcp .mcp-bar > div { height: 100%; background: var(--mcp-brand); transition: width .2s; }
 .ipymcp .mcp-bar-open > div { width: 30%; animation: mcp-run 1.6s linear infinite; }
 @keyframes mcp-run { from { transform: translateX(-100%); } to { transform: translateX(340%); } }
-.ipymcp .mcp-running { flex: none; height: 112px; overflow-y: auto; }
+.ipymcp .mcp-running { flex: none; height: 136px; overflow-y: auto; }
 .ipymcp .mcp-running-call { padding: 6px 8px 0; }
 .ipymcp .mcp-about-row { flex: none; height: 44px; padding: 4px 8px; border-top: 1px solid var(--mcp-line); overflow: auto; overflow-wrap: anywhere; }
 .ipymcp .mcp-stream { background: var(--mcp-back); font: 11px/18px var(--mcp-mono); border-top: 1px solid var(--mcp-line); }
@@ -224,8 +224,13 @@ export const STYLES = `
 @media (forced-colors: active) {
   .ipymcp .mcp-dot, .ipymcp .mcp-bar > div { forced-color-adjust: none; background: CanvasText; }
   .ipymcp .mcp-tone-off .mcp-dot { background: none; }
+  .ipymcp .mcp-tab { border-color: Canvas; }
   .ipymcp .mcp-tab[aria-selected="true"] { border-bottom-color: Highlight; }
   .ipymcp .mcp-row[aria-selected="true"] { outline: 2px solid Highlight; outline-offset: -2px; }
   .ipymcp :focus-visible { outline-color: Highlight; }
 }
 `;
+
+/** How the panel looks: the page's own colours, where it says them. Pages style what is in an output as well, with more weight
+ * than one class has. */
+export const STYLES = RULES.replace(/\.ipymcp(?= )/g, ".ipymcp.ipymcp.ipymcp");

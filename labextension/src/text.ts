@@ -1,8 +1,9 @@
 /** Words and figures as a reader wants them, and strangers' text made visible for what it is. */
 
 // Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, tags: what the kernel shows too.
- 
-const INVISIBLE = /[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
+
+const INVISIBLE =
+  /[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
 
 /** The same text with characters that hide or turn others shown as `⟨U+202E⟩`. */
 export function visible(text: string): string {

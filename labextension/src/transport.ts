@@ -2,8 +2,7 @@ import type { FromKernel, ToKernel } from "./protocol";
 
 /** How things stand with the kernel; the reason is shown. */
 export type Connection =
-  | { state: "connecting" | "open"; reason?: undefined }
-  | { state: "busy" | "closed"; reason: string };
+  { state: "connecting" | "open"; reason?: undefined } | { state: "busy" | "closed"; reason: string };
 
 export type Unsubscribe = () => void;
 

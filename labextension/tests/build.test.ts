@@ -25,7 +25,9 @@ test("what is committed is what the sources build", () => {
   const folder = mkdtempSync(join(tmpdir(), "ipymcp-build-"));
   try {
     execFileSync(process.execPath, [join(import.meta.dirname, "../build.mjs"), folder]);
-    for (const name of ["panel.js", "stub.js"]) expect(read(folder, name) === read(BUILT, name), `${name} is stale: npm run build`).toBe(true);
+    for (const name of ["panel.js", "stub.js"]) {
+      expect(read(folder, name) === read(BUILT, name), `${name} is stale: npm run build`).toBe(true);
+    }
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,15 +1,19 @@
 import { waitFor } from "@testing-library/preact";
 import { afterEach, expect, test, vi } from "vitest";
 import { commTransport, render } from "../src/cell";
+import { PanelModel } from "../src/panelmodel";
 import stub from "../src/stub";
 
 class Model {
   readonly sent: unknown[] = [];
-  comm_live = true;
   private readonly listeners = new Map<string, Set<(...given: unknown[]) => void>>();
   constructor(private readonly traits: { [name: string]: unknown } = {}) {}
   get = (name: string): unknown => this.traits[name];
-  send = (content: unknown): void => void this.sent.push(content);
+  isDead = false;
+  send = (content: unknown): void => {
+    if (this.isDead) throw new Error("Cannot send");
+    this.sent.push(content);
+  };
   on = (event: string, listener: (...given: never[]) => void): void => {
     const all = this.listeners.get(event) ?? new Set();
     this.listeners.set(event, all.add(listener as never));
@@ -28,25 +32,55 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("messages go over the model, and a comm that ends closes the connection", () => {
+test("messages go over the model", () => {
   const model = new Model();
   const transport = commTransport(model);
-  const [heard, states]: [unknown[], string[]] = [[], []];
-  const leave = [transport.onMessage((message) => heard.push(message)), transport.onState(({ state }) => states.push(state))];
+  const heard: unknown[] = [];
+  const leave = transport.onMessage((message) => heard.push(message));
   model.say("msg:custom", { kind: "log" });
-  model.comm_live = false;
-  model.say("comm_live_update");
+  leave();
+  model.say("msg:custom", { kind: "log" });
   expect(heard).toEqual([{ kind: "log" }]);
-  expect(states).toEqual(["open", "closed"]);
-  for (const each of leave) each();
   expect(model.count).toBe(0);
+});
+
+test("a comm that ends closes the panel, one that lives on says hello again", () => {
+  vi.useFakeTimers();
+  const model = new Model();
+  const panel = new PanelModel(commTransport(model), { client: "cell" });
+  const state = (): string => panel.store.get().connection.state;
+  expect([state(), model.sent.length]).toEqual(["open", 1]);
+  model.say("comm_live_update");
+  expect(state()).toBe("closed");
+  vi.advanceTimersByTime(500);
+  expect([state(), model.sent.length]).toEqual(["open", 2]);
+
+  model.isDead = true;
+  model.say("comm_live_update");
+  model.say("comm_live_update");
+  vi.advanceTimersByTime(500);
+  expect(panel.store.get().connection).toEqual({
+    state: "closed",
+    reason: "The kernel is gone. Run the cell again for a new panel.",
+  });
+  panel.close();
+  expect(model.count).toBe(0);
+});
+
+test("an intent over a dead comm fails with the reason", async () => {
+  const model = new Model();
+  const panel = new PanelModel(commTransport(model), { client: "cell" });
+  model.isDead = true;
+  await expect(panel.ask("stop_all", {})).rejects.toThrow("The kernel is gone. Run the cell again for a new panel.");
 });
 
 test("a model that names a server draws its card", () => {
   const model = new Model({ server: "fs" });
   const el = document.createElement("div");
   const leave = render({ model, el });
-  expect(model.sent).toEqual([{ kind: "hello", version: 1, client: "cell", wants: ["servers", "calls", "questions"], server: "fs" }]);
+  expect(model.sent).toEqual([
+    { kind: "hello", version: 1, client: "cell", wants: ["servers", "calls", "questions"], server: "fs" },
+  ]);
   expect(el.querySelector("[role=tablist]")).toBeNull();
   leave();
   expect(el.childElementCount).toBe(0);
@@ -61,7 +95,7 @@ const code = (digest: string): DataView => {
 /** A blob's address cannot be imported outside of a browser: the same module by another one. */
 function importable(): void {
   vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => {
-    const text = (blob as Blob & { [key: string]: unknown }) as Blob;
+    const text = blob as Blob & { [key: string]: unknown } as Blob;
     return `data:text/javascript;base64,${btoa(written.get(text) ?? "")}`;
   });
 }
@@ -78,7 +112,10 @@ test("ten stubs ask for the code once, and all draw with it", async () => {
   globalThis.Blob = NotedBlob;
   importable();
   try {
-    const views = Array.from({ length: 10 }, () => ({ model: new Model({ library: "d1" }), el: document.createElement("div") }));
+    const views = Array.from({ length: 10 }, () => ({
+      model: new Model({ library: "d1" }),
+      el: document.createElement("div"),
+    }));
     const leave = views.map((view) => stub.render(view as never));
     expect(views.map((view) => view.model.sent.length)).toEqual([1, ...Array(9).fill(0)]);
     views[0]?.model.say("msg:custom", { kind: "library" }, [code("drawn")]);
@@ -109,6 +146,8 @@ test("a stub whose kernel does not answer says so, and asks by itself", () => {
   const leave = stub.render({ model: other, el } as never);
   vi.advanceTimersByTime(9000);
   expect(other.sent).toEqual([{ kind: "library" }]);
-  expect(el.textContent).toBe("The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.");
+  expect(el.textContent).toBe(
+    "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.",
+  );
   leave();
 });

@@ -78,7 +78,15 @@ export class FakeKernel {
     readonly answers: Answers = {},
     given: Partial<KernelHello> & { mode?: Mode } = {},
   ) {
-    this.hello = { kind: "hello", version: 1, ipymcp: "0.1.0", mode: "full", namespace: "mcp", kernel: "one", ...given };
+    this.hello = {
+      kind: "hello",
+      version: 1,
+      ipymcp: "0.1.0",
+      mode: "full",
+      namespace: "mcp",
+      kernel: "one",
+      ...given,
+    };
     this.transport.answer = (message) => {
       if (message.kind === "intent") this.intents.push(message);
       queueMicrotask(() => this.heard(message));

@@ -51,19 +51,34 @@ function form(schema: Schema, given: { errors?: ArgumentError[]; initial?: JsonO
   };
 }
 
-const props = (properties: JsonObject, required: string[] = []): JsonObject => ({ type: "object", properties, required });
+const props = (properties: JsonObject, required: string[] = []): JsonObject => ({
+  type: "object",
+  properties,
+  required,
+});
 const soon = (check: () => void): Promise<void> => waitFor(check);
 
 describe("a form", () => {
-  test.each(Object.keys(made))("of a real server's tool is drawn, and sends nothing of what is left empty: %s", (name) => {
-    const { sent, container } = form(schemaOf(name));
-    expect(container.querySelectorAll(".mcp-form > .mcp-field").length).toBe(Object.keys((schemaOf(name)["properties"] ?? {}) as object).length);
-    for (const value of Object.values(sent())) expect(value).toEqual({});
-  });
+  test.each(Object.keys(made))(
+    "of a real server's tool is drawn, and sends nothing of what is left empty: %s",
+    (name) => {
+      const { sent, container } = form(schemaOf(name));
+      expect(container.querySelectorAll(".mcp-form > .mcp-field").length).toBe(
+        Object.keys((schemaOf(name)["properties"] ?? {}) as object).length,
+      );
+      for (const value of Object.values(sent())) expect(value).toEqual({});
+    },
+  );
 
   test("texts, numbers, choices and boxes become values of their types", async () => {
     const { see, sent } = form(
-      props({ t: { type: "string" }, i: { type: "integer" }, e: { enum: ["a", 2] }, b: { type: "boolean" }, d: { type: "boolean", default: true } }),
+      props({
+        t: { type: "string" },
+        i: { type: "integer" },
+        e: { enum: ["a", 2] },
+        b: { type: "boolean" },
+        d: { type: "boolean", default: true },
+      }),
     );
     type(see.getByLabelText("t"), "00123");
     type(see.getByLabelText("i"), "12");
@@ -182,7 +197,10 @@ describe("a form", () => {
   });
 
   test("what contains itself opens on demand, ever deeper", async () => {
-    const tree: JsonObject = { ...props({ name: { type: "string" }, child: { $ref: "#/$defs/Node" } }, ["name", "child"]), $defs: {} };
+    const tree: JsonObject = {
+      ...props({ name: { type: "string" }, child: { $ref: "#/$defs/Node" } }, ["name", "child"]),
+      $defs: {},
+    };
     tree["$defs"] = { Node: props({ name: { type: "string" }, child: { $ref: "#/$defs/Node" } }, ["name", "child"]) };
     const { see, click } = form(tree);
     for (let depth = 1; depth < 5; depth++) {
@@ -193,7 +211,10 @@ describe("a form", () => {
 
   test("what is wrong stands at its field and in a list that is announced", async () => {
     const { see, wrong } = form(props({ a: { type: "object", properties: { b: { type: "integer" } } } }, ["a"]));
-    wrong([{ path: ["a", "b"], message: "is too small" }, { path: [], message: "something is missing" }]);
+    wrong([
+      { path: ["a", "b"], message: "is too small" },
+      { path: [], message: "something is missing" },
+    ]);
     await soon(() => expect(see.getByLabelText("b").getAttribute("aria-invalid")).toBe("true"));
     const described = see.getByLabelText("b").getAttribute("aria-describedby") ?? "";
     expect(document.getElementById(described)?.textContent).toBe("is too small");
@@ -212,6 +233,14 @@ describe("a form", () => {
   test("no arguments need no form", () => {
     const { see } = form({ type: "object", properties: {} });
     expect(see.getByText("No arguments.")).toBeTruthy();
+  });
+
+  test("a schema that names no arguments takes any", async () => {
+    const { see, sent, click } = form({ type: "object" });
+    click("Add a key");
+    type(await see.findByLabelText("Key 1"), "a");
+    type(await see.findByLabelText("value"), "[1]");
+    await soon(() => expect(sent()).toEqual({ a: [1] }));
   });
 
   test("1,000 fields: the required and the first ones are drawn, any other is found by its name", async () => {

@@ -24,7 +24,10 @@ describe("the kernel's HTML, cleaned once more", () => {
     ["<a href='javascript:alert(1)'>x</a>", "<a>x</a>"],
     ["<a href=' java\nscript:alert(1)'>x</a>", "<a>x</a>"],
     ["<a href='data:text/html,x'>x</a>", "<a>x</a>"],
-    ["<a href='https://a.example/' ping='//b' target='_top'>x</a>", '<a href="https://a.example/" rel="noopener noreferrer" target="_blank">x</a>'],
+    [
+      "<a href='https://a.example/' ping='//b' target='_top'>x</a>",
+      '<a href="https://a.example/" rel="noopener noreferrer" target="_blank">x</a>',
+    ],
     ["<p style='background:url(//a)' class=c>x</p>", '<p class="c">x</p>'],
     ["<form action=//a><button>x</button></form>y", "y"],
     ["<custom-x><i>kept</i></custom-x>", "<i>kept</i>"],
@@ -55,7 +58,9 @@ describe("text", () => {
   });
 
   test("only http and https are addresses", () => {
-    expect(["javascript:alert(1)", "//a", "data:x", "file:///a", "https://", "ftp://a"].map(webAddress)).toEqual(Array(6).fill(null));
+    expect(["javascript:alert(1)", "//a", "data:x", "file:///a", "https://", "ftp://a"].map(webAddress)).toEqual(
+      Array(6).fill(null),
+    );
     expect(webAddress("HTTPS://a.example/x")).toBe("https://a.example/x");
   });
 });
@@ -76,7 +81,12 @@ describe("in the views", () => {
   };
 
   test("scripts, handlers, links and pictures of strangers stay text wherever they are planted", async () => {
-    const evil = tool("demo", EVIL, { description: EVIL, title: EVIL, findings: [EVIL], badges: [{ text: EVIL, kind: "neutral" }] });
+    const evil = tool("demo", EVIL, {
+      description: EVIL,
+      title: EVIL,
+      findings: [EVIL],
+      badges: [{ text: EVIL, kind: "neutral" }],
+    });
     const kernel: FakeKernel = new FakeKernel(
       stateOf(
         [server("demo", { instructions: EVIL, where: EVIL, error: { message: EVIL, hint: EVIL } })],
@@ -84,7 +94,13 @@ describe("in the views", () => {
       ),
       {
         tools: () => [evil],
-        tool: () => ({ ...evil, schema: { type: "object", properties: { [EVIL]: { type: "string", title: EVIL, description: EVIL, default: EVIL } } } }),
+        tool: () => ({
+          ...evil,
+          schema: {
+            type: "object",
+            properties: { [EVIL]: { type: "string", title: EVIL, description: EVIL, default: EVIL } },
+          },
+        }),
         validate: () => ({ errors: [] }),
         call: () => ({ call: 1 }),
       },
@@ -92,7 +108,12 @@ describe("in the views", () => {
     const { see, tab, root, click } = await show(kernel);
     click(/^demo/);
     tab("Logs");
-    kernel.transport.say({ kind: "log", server: "demo", dropped: 0, lines: [{ n: 1, time: 1, level: EVIL, source: "stderr", text: EVIL }] });
+    kernel.transport.say({
+      kind: "log",
+      server: "demo",
+      dropped: 0,
+      lines: [{ n: 1, time: 1, level: EVIL, source: "stderr", text: EVIL }],
+    });
     tab("Tools");
     fireEvent.click(await see.findByRole("option"));
     fireEvent.click(await see.findByRole("button", { name: "Schema" }));
@@ -111,7 +132,9 @@ describe("in the views", () => {
       expect(place.querySelectorAll("script, img, iframe, [onerror], [href^=javascript]")).toHaveLength(0);
     }
     expect(root.textContent).not.toContain("\u202E");
-    expect([...root.querySelectorAll("a")].map((link) => [link.href, link.rel])).toEqual([["https://a.example/", "noopener noreferrer"]]);
+    expect([...root.querySelectorAll("a")].map((link) => [link.href, link.rel])).toEqual([
+      ["https://a.example/", "noopener noreferrer"],
+    ]);
     expect((globalThis as { pwned?: number }).pwned).toBeUndefined();
     expect(root.textContent).toContain("20 MB, cut here · whole in result_3");
   });

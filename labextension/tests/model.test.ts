@@ -7,7 +7,13 @@ import { FakeKernel, FakeTransport, server, stateOf } from "./fake";
 
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
 const lines = (from: number, count: number): LogLine[] =>
-  Array.from({ length: count }, (_, index) => ({ n: from + index, time: 0, level: "info", source: "stderr", text: "x" }));
+  Array.from({ length: count }, (_, index) => ({
+    n: from + index,
+    time: 0,
+    level: "info",
+    source: "stderr",
+    text: "x",
+  }));
 
 afterEach(() => {
   vi.useRealTimers();
@@ -210,7 +216,8 @@ describe("logs", () => {
     const model = new PanelModel(transport, { client: "cell" });
     const [one, other] = [model.watchLogs("a", () => undefined), model.watchLogs("a", () => undefined)];
     one();
-    const said = (): unknown[] => transport.sent.flatMap((message) => (message.kind === "intent" && message.do === "logs" ? [message.on] : []));
+    const said = (): unknown[] =>
+      transport.sent.flatMap((message) => (message.kind === "intent" && message.do === "logs" ? [message.on] : []));
     expect(said()).toEqual([true]);
     other();
     expect(said()).toEqual([true, false]);

@@ -7,8 +7,12 @@ import { show, type } from "./screen";
 // Bounds with room for a loaded machine; a mistake in how much is drawn breaks them by far.
 
 test("5,000 tools: those in sight are drawn, and a search answers", async () => {
-  const tools = Array.from({ length: 5000 }, (_, index) => tool(`server${index % 20}`, `tool_${index}`, { description: "does things" }));
-  const kernel = new FakeKernel(stateOf(Array.from({ length: 20 }, (_, index) => server(`server${index}`))), { tools: () => tools });
+  const tools = Array.from({ length: 5000 }, (_, index) =>
+    tool(`server${index % 20}`, `tool_${index}`, { description: "does things" }),
+  );
+  const kernel = new FakeKernel(stateOf(Array.from({ length: 20 }, (_, index) => server(`server${index}`))), {
+    tools: () => tools,
+  });
   const { see, tab, root } = await show(kernel);
   tab("Tools");
   await waitFor(() => expect(root.querySelectorAll("[role=option]").length).toBeGreaterThan(0));
@@ -55,7 +59,9 @@ test("a flood of 50,000 log lines is drawn ten times a second at most, and at mo
     expect(drawings).toBeGreaterThan(0);
     expect(drawings).toBeLessThanOrEqual(2 * 12);
     expect(root.querySelectorAll(".mcp-line").length).toBeLessThan(100);
-    expect(root.querySelector(".mcp-slim .mcp-figure")?.textContent).toBe(`${MOST_ROWS.toLocaleString("en")} (48,000 gone)`);
+    expect(root.querySelector(".mcp-slim .mcp-figure")?.textContent).toBe(
+      `${MOST_ROWS.toLocaleString("en")} (48,000 gone)`,
+    );
   } finally {
     vi.useRealTimers();
   }

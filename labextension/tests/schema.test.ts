@@ -10,22 +10,59 @@ const field = (schema: Schema, root: Schema = schema): ReturnType<typeof fieldOf
 describe("a schema's kind of field", () => {
   test.each<[JsonObject, JsonObject]>([
     [{ type: "string" }, { kind: "text", format: "text" }],
-    [{ type: "string", format: "password" }, { kind: "text", format: "password" }],
-    [{ type: "string", format: "date-time" }, { kind: "text", format: "date-time" }],
-    [{ type: "string", format: "constructor" }, { kind: "text", format: "text" }],
-    [{ type: "string", maxLength: 4000 }, { kind: "text", format: "long" }],
-    [{ type: "integer", minimum: 1 }, { kind: "number", integer: true, minimum: 1, maximum: null }],
+    [
+      { type: "string", format: "password" },
+      { kind: "text", format: "password" },
+    ],
+    [
+      { type: "string", format: "date-time" },
+      { kind: "text", format: "date-time" },
+    ],
+    [
+      { type: "string", format: "constructor" },
+      { kind: "text", format: "text" },
+    ],
+    [
+      { type: "string", maxLength: 4000 },
+      { kind: "text", format: "long" },
+    ],
+    [
+      { type: "integer", minimum: 1 },
+      { kind: "number", integer: true, minimum: 1, maximum: null },
+    ],
     [{ type: "boolean" }, { kind: "boolean" }],
     [{ const: 3 }, { kind: "const", value: 3 }],
-    [{ enum: ["a", null, 2] }, { kind: "enum", nullable: true, options: [{ value: "a", label: "a" }, { value: 2, label: "2" }] }],
-    [{ enum: ["a"], enumNames: ["the first"] }, { kind: "enum", options: [{ value: "a", label: "the first" }] }],
+    [
+      { enum: ["a", null, 2] },
+      {
+        kind: "enum",
+        nullable: true,
+        options: [
+          { value: "a", label: "a" },
+          { value: 2, label: "2" },
+        ],
+      },
+    ],
+    [
+      { enum: ["a"], enumNames: ["the first"] },
+      { kind: "enum", options: [{ value: "a", label: "the first" }] },
+    ],
     [{ oneOf: [{ const: "r", title: "red" }] }, { kind: "enum", options: [{ value: "r", label: "red" }] }],
     [{ type: ["string", "null"] }, { kind: "text", nullable: true }],
-    [{ type: "string", nullable: true }, { kind: "text", nullable: true }],
-    [{ anyOf: [{ type: "integer" }, { type: "null" }], default: null }, { kind: "number", nullable: true, default: null }],
+    [
+      { type: "string", nullable: true },
+      { kind: "text", nullable: true },
+    ],
+    [
+      { anyOf: [{ type: "integer" }, { type: "null" }], default: null },
+      { kind: "number", nullable: true, default: null },
+    ],
     [{ type: "array", items: { enum: ["a", "b"] } }, { kind: "several" }],
     [{ type: "array", prefixItems: [{ type: "string" }, {}] }, { kind: "tuple" }],
-    [{ type: "object", additionalProperties: { type: "string" } }, { kind: "object", properties: [], rest: { type: "string" } }],
+    [
+      { type: "object", additionalProperties: { type: "string" } },
+      { kind: "object", properties: [], rest: { type: "string" } },
+    ],
     [{ type: "object" }, { kind: "json" }],
     [{}, { kind: "json" }],
     [{ not: { type: "string" } }, { kind: "json" }],
@@ -48,12 +85,23 @@ describe("a schema's kind of field", () => {
       $defs: { Circle: { type: "object", properties: { r: { type: "number" } } } },
     };
     const found = field(root);
-    expect(found.kind === "choice" && found.branches.map((branch) => branch.label)).toEqual(["Circle", "Square", "Square (3)"]);
+    expect(found.kind === "choice" && found.branches.map((branch) => branch.label)).toEqual([
+      "Circle",
+      "Square",
+      "Square (3)",
+    ]);
   });
 
   test("a reference is followed within the document, with what stands beside it", () => {
-    const root: JsonObject = { $defs: { "a/b": { type: "integer", title: "old" } }, x: { $ref: "#/$defs/a~1b", title: "new" } };
-    expect(field(root["x"] as JsonObject, root)).toMatchObject({ kind: "number", title: "new", refs: ["#/$defs/a~1b"] });
+    const root: JsonObject = {
+      $defs: { "a/b": { type: "integer", title: "old" } },
+      x: { $ref: "#/$defs/a~1b", title: "new" },
+    };
+    expect(field(root["x"] as JsonObject, root)).toMatchObject({
+      kind: "number",
+      title: "new",
+      refs: ["#/$defs/a~1b"],
+    });
     expect(lookUp("#/__proto__", root)).toBeUndefined();
   });
 
@@ -76,7 +124,11 @@ describe("a schema's kind of field", () => {
   });
 
   test("an object with variants beside its properties keeps its properties", () => {
-    const found = field({ type: "object", properties: { a: {}, b: {} }, anyOf: [{ required: ["a"] }, { required: ["b"] }] });
+    const found = field({
+      type: "object",
+      properties: { a: {}, b: {} },
+      anyOf: [{ required: ["a"] }, { required: ["b"] }],
+    });
     expect(found.kind).toBe("object");
   });
 
@@ -91,7 +143,11 @@ describe("a schema's kind of field", () => {
       if (found.kind === "choice") found.branches.forEach((branch) => walk(branch.schema, root, depth + 1));
     };
     for (const schema of Object.values(schemas as unknown as { [name: string]: JsonObject })) walk(schema, schema, 0);
-    expect(Object.fromEntries(kinds)).toMatchObject({ text: expect.any(Number), choice: expect.any(Number), array: expect.any(Number) });
+    expect(Object.fromEntries(kinds)).toMatchObject({
+      text: expect.any(Number),
+      choice: expect.any(Number),
+      array: expect.any(Number),
+    });
     expect(kinds.get("json") ?? 0).toBe(0);
   });
 });
@@ -105,7 +161,10 @@ describe("the arguments of a form", () => {
       kind: { const: "k" },
       inner: { type: "object", properties: { deep: { type: "string" } } },
       may: { type: "object", properties: { deep: { type: "string" } } },
-      rows: { type: "array", items: { type: "object", properties: { may: { type: "object", properties: { a: {} } } } } },
+      rows: {
+        type: "array",
+        items: { type: "object", properties: { may: { type: "object", properties: { a: {} } } } },
+      },
     },
   };
 
@@ -141,14 +200,21 @@ describe("the arguments of a form", () => {
   });
 
   test("defaults fill a form that begins with them", () => {
-    expect(defaults({ type: "object", properties: { a: { type: "string", default: "x" }, b: { type: "boolean", default: false }, c: {} } })).toEqual({
+    expect(
+      defaults({
+        type: "object",
+        properties: { a: { type: "string", default: "x" }, b: { type: "boolean", default: false }, c: {} },
+      }),
+    ).toEqual({
       a: "x",
       b: false,
     });
   });
 
   test("a value finds its branch by its constants", () => {
-    const branches = ["a", "b"].map((kind) => ({ schema: { type: "object", properties: { kind: { const: kind } } } as JsonObject }));
+    const branches = ["a", "b"].map((kind) => ({
+      schema: { type: "object", properties: { kind: { const: kind } } } as JsonObject,
+    }));
     expect(branchOf({ kind: "b" }, branches, true)).toBe(1);
     expect(branchOf(undefined, branches, true)).toBe(-1);
   });

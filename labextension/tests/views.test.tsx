@@ -1,6 +1,9 @@
 import { fireEvent, waitFor, within } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
+import { draw } from "../src/panel";
+import { PanelModel } from "../src/panelmodel";
 import type { Call, Preview, Question } from "../src/protocol";
+import { pageServices } from "../src/services";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { choose, show, type } from "./screen";
 
@@ -30,14 +33,23 @@ const SCHEMA = {
 };
 
 function demo(given: object = {}): FakeKernel {
-  const echo = tool("demo", "echo", { description: "Says it back.\nTwice.", badges: [{ text: "read-only", kind: "safe" }] });
+  const echo = tool("demo", "echo", {
+    description: "Says it back.\nTwice.",
+    badges: [{ text: "read-only", kind: "safe" }],
+  });
   const kernel: FakeKernel = new FakeKernel(
     stateOf([server("demo", { resources: 1, prompts: 1 }), server("fs", { state: "stopped", since: null, pid: null })]),
     {
       tools: () => [echo, tool("demo", "slow"), tool("fs", "read_file")],
       tool: () => ({ ...echo, schema: SCHEMA }),
       validate: ({ arguments: values }) => ({
-        errors: "text" in values ? [] : [{ path: [], message: '"text" is a required property' }, { path: ["times"], message: "too few" }],
+        errors:
+          "text" in values
+            ? []
+            : [
+                { path: [], message: '"text" is a required property' },
+                { path: ["times"], message: "too few" },
+              ],
       }),
       call: () => ({ call: 9 }),
       code: ({ form }) => ({ text: form === "python" ? 'mcp.demo.echo("x")' : "%mcp call demo.echo text=x" }),
@@ -49,7 +61,16 @@ function demo(given: object = {}): FakeKernel {
       prompt: () => RESULT,
       history: () => [
         { time: 1, duration: 0.25, caller: "user", server: "demo", tool: "echo", sent: 9, received: 2, error: "" },
-        { time: 2, duration: 1, caller: "model", server: "demo", tool: "fail", sent: 9, received: 0, error: "ToolError: no" },
+        {
+          time: 2,
+          duration: 1,
+          caller: "model",
+          server: "demo",
+          tool: "fail",
+          sent: 9,
+          received: 0,
+          error: "ToolError: no",
+        },
       ],
     },
     given,
@@ -72,7 +93,13 @@ describe("servers", () => {
     const kernel = demo();
     const { see, click } = await show(kernel);
     click("demo");
-    for (const text of ["uvx mcp-server-demo", "mcp.json", "stdio · stateless", "1.4.0", "5 tools, 1 resource, 1 prompt"]) {
+    for (const text of [
+      "uvx mcp-server-demo",
+      "mcp.json",
+      "stdio · stateless",
+      "1.4.0",
+      "5 tools, 1 resource, 1 prompt",
+    ]) {
       expect(see.getByText(text)).toBeTruthy();
     }
     expect(kernel.asked("memory")).toEqual([]);
@@ -149,7 +176,9 @@ describe("tools", () => {
     tab("Tools");
     await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
     type(see.getByRole("searchbox", { name: "Search the tools" }), "demo twice");
-    await waitFor(() => expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["demo.echoread-only"]));
+    await waitFor(() =>
+      expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["demo.echoread-only"]),
+    );
     type(see.getByRole("searchbox", { name: "Search the tools" }), "nothing like it");
     await see.findByText("No tool has these words.");
   });
@@ -162,14 +191,23 @@ describe("tools", () => {
     await see.findByRole("button", { name: "Run" });
     expect(see.getByText("Says it back. Twice.", { normalizer: (text) => text.replace(/\n/g, " ") })).toBeTruthy();
     click("Run");
-    await waitFor(() => expect(see.getAllByRole("alert").map((each) => each.textContent).join()).toContain("required property"));
+    await waitFor(() =>
+      expect(
+        see
+          .getAllByRole("alert")
+          .map((each) => each.textContent)
+          .join(),
+      ).toContain("required property"),
+    );
     expect(see.getByLabelText("times").getAttribute("aria-invalid")).toBe("true");
     expect(kernel.asked("call")).toEqual([]);
 
     type(see.getByLabelText("text"), "hello");
     await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("hello"));
     click("Run");
-    await waitFor(() => expect(kernel.asked("call")).toMatchObject([{ server: "demo", tool: "echo", arguments: { text: "hello" } }]));
+    await waitFor(() =>
+      expect(kernel.asked("call")).toMatchObject([{ server: "demo", tool: "echo", arguments: { text: "hello" } }]),
+    );
     kernel.patch({ calls: { 9: { ...CALL, id: 9, tool: "echo" } } });
     await see.findByRole("progressbar", { name: "Progress of demo.echo" });
     click("Cancel demo.echo");
@@ -178,6 +216,22 @@ describe("tools", () => {
     kernel.transport.say({ kind: "result", call: 9, ok: true, preview: RESULT });
     await waitFor(() => expect(root.querySelector(".mcp-pre")?.textContent).toBe("42"));
     expect(see.getByText("The call succeeded.")).toBeTruthy();
+  });
+
+  test("what was wrong is judged again while it is mended, and the focus stays", async () => {
+    const kernel = demo();
+    const { see, tab, click } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    see.getByRole("button", { name: "Run" }).focus();
+    click("Run");
+    await waitFor(() => expect(document.activeElement).toBe(see.getByLabelText("times")));
+    see.getByLabelText("text").focus();
+    type(see.getByLabelText("text"), "x");
+    await waitFor(() => expect(see.getByLabelText("times").getAttribute("aria-invalid")).toBe("false"));
+    expect(document.activeElement).toBe(see.getByLabelText("text"));
+    expect(kernel.asked("validate")).toHaveLength(2);
   });
 
   test("a failed call shows its error with the hint", async () => {
@@ -259,7 +313,9 @@ describe("resources and prompts", () => {
     type(await see.findByLabelText("text"), "hello");
     await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("hello"));
     click("Get");
-    await waitFor(() => expect(kernel.asked("prompt")).toMatchObject([{ prompt: "sum", arguments: { text: "hello" } }]));
+    await waitFor(() =>
+      expect(kernel.asked("prompt")).toMatchObject([{ prompt: "sum", arguments: { text: "hello" } }]),
+    );
   });
 });
 
@@ -268,7 +324,7 @@ describe("calls", () => {
     const kernel = demo();
     const { see, tab, click } = await show(kernel);
     kernel.patch({ calls: { 5: CALL } });
-    await waitFor(() => expect(see.getByRole("tab", { name: /^Calls/ }).textContent).toBe("Calls1"));
+    await waitFor(() => expect(see.getByRole("tab", { name: /^Calls/ }).textContent).toBe("Calls1 running"));
     tab("Calls");
     const running = see.getByRole("region", { name: "Running calls" });
     expect(running.textContent).toContain("demo.slow by a model");
@@ -298,8 +354,10 @@ describe("logs", () => {
   test("are followed only while they are looked at, filtered, searched, paused and copied", async () => {
     const kernel = demo();
     const { see, tab, root, click, copied } = await show(kernel);
-    const drawn = (): string[] => [...root.querySelectorAll(".mcp-line > :last-child")].map((row) => row.textContent ?? "");
-    const say = (...lines: object[]): void => kernel.transport.say({ kind: "log", server: "demo", lines: lines as never, dropped: 0 });
+    const drawn = (): string[] =>
+      [...root.querySelectorAll(".mcp-line > :last-child")].map((row) => row.textContent ?? "");
+    const say = (...lines: object[]): void =>
+      kernel.transport.say({ kind: "log", server: "demo", lines: lines as never, dropped: 0 });
     tab("Logs");
     await waitFor(() => expect(kernel.asked("logs")).toMatchObject([{ server: "demo", on: true }]));
     say(line(1, "info", "up"), line(2, "error", "down"), line(3, "debug", "sideways"));
@@ -323,17 +381,35 @@ describe("logs", () => {
 
 describe("questions", () => {
   const asked = (question: Partial<Question> & { type: Question["type"] }): FakeKernel =>
-    new FakeKernel(stateOf([server("demo")], [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as Question]));
+    new FakeKernel(
+      stateOf(
+        [server("demo")],
+        [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as Question],
+      ),
+    );
 
   test("approve shows every call and sends the answer", async () => {
-    const calls = [{ server: "demo", tool: "rm", arguments: { path: "a" }, caller: "model" as const, why: "models are asked for", hints: "may destroy" }];
+    const calls = [
+      {
+        server: "demo",
+        tool: "rm",
+        arguments: { path: "a" },
+        caller: "model" as const,
+        why: "models are asked for",
+        hints: "may destroy",
+      },
+    ];
     const kernel = asked({ type: "approve", calls, answers: ["once", "always", "no"] });
     const { see, click } = await show(kernel);
     const dialog = see.getByRole("alertdialog", { name: "May it?" });
-    expect(dialog.textContent).toContain("A model wants to call demo.rm models are asked for; the server says that it may destroy");
+    expect(dialog.textContent).toContain(
+      "A model wants to call demo.rm models are asked for; the server says that it may destroy",
+    );
     click("Deny");
     choose(see.getByRole("combobox", { name: "Other answers" }), "Always allow the tool");
-    await waitFor(() => expect((see.getByRole("button", { name: "Answer" }) as HTMLButtonElement).disabled).toBe(false));
+    await waitFor(() =>
+      expect((see.getByRole("button", { name: "Answer" }) as HTMLButtonElement).disabled).toBe(false),
+    );
     click("Answer");
     expect(kernel.asked("answer")).toMatchObject([
       { question: "q", answer: "no" },
@@ -353,9 +429,13 @@ describe("questions", () => {
     expect((see.getByRole("button", { name: "Trust what is ticked" }) as HTMLButtonElement).disabled).toBe(true);
     expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(true);
     fireEvent.click(see.getByLabelText("Run one"));
-    await waitFor(() => expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(false));
+    await waitFor(() =>
+      expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(false),
+    );
     fireEvent.click(see.getByLabelText("Give it your secret token"));
-    await waitFor(() => expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).checked).toBe(true));
+    await waitFor(() =>
+      expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).checked).toBe(true),
+    );
     click("Trust what is ticked");
     click("Trust none");
     expect(kernel.asked("answer")).toMatchObject([
@@ -367,7 +447,11 @@ describe("questions", () => {
   test("fill is a form that begins with its defaults, and what the kernel finds wrong stands at its field", async () => {
     const kernel = asked({
       type: "fill",
-      schema: { type: "object", required: ["name"], properties: { name: { type: "string" }, news: { type: "boolean", default: true } } },
+      schema: {
+        type: "object",
+        required: ["name"],
+        properties: { name: { type: "string" }, news: { type: "boolean", default: true } },
+      },
     });
     kernel.answers.answer = (answer) =>
       "content" in answer && answer.content?.["name"] ? null : { errors: [{ path: ["name"], message: "is missing" }] };
@@ -377,7 +461,9 @@ describe("questions", () => {
     type(see.getByLabelText("name"), "Ada");
     await waitFor(() => expect((see.getByLabelText("name") as HTMLTextAreaElement).value).toBe("Ada"));
     click("Send");
-    await waitFor(() => expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "accept", content: { name: "Ada", news: true } }));
+    await waitFor(() =>
+      expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "accept", content: { name: "Ada", news: true } }),
+    );
     click("Decline");
     expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "decline" });
   });
@@ -395,11 +481,18 @@ describe("questions", () => {
   test("takes the focus from a button of the panel, but not from one who writes or works elsewhere", async () => {
     const question: Question = { id: "q", server: "demo", type: "wait", title: "Wait", message: "" };
     const outside = document.body.appendChild(document.createElement("button"));
-    for (const [focus, moves] of [["tab", true], ["search", false], ["outside", false]] as const) {
+    for (const [focus, moves] of [
+      ["tab", true],
+      ["search", false],
+      ["outside", false],
+    ] as const) {
       const kernel = demo();
       const { see, tab, unmount } = await show(kernel);
       tab("Tools");
-      const field = focus === "tab" ? see.getByRole("tab", { name: "Tools" }) : await see.findByRole("searchbox", { name: "Search the tools" });
+      const field =
+        focus === "tab"
+          ? see.getByRole("tab", { name: "Tools" })
+          : await see.findByRole("searchbox", { name: "Search the tools" });
       (focus === "outside" ? outside : field).focus();
       kernel.patch({ questions: { q: question } });
       const dialog = await see.findByRole("alertdialog");
@@ -431,6 +524,25 @@ describe("the panel", () => {
     await waitFor(() => expect(see.getByRole("tab", { name: "Logs" }).getAttribute("aria-selected")).toBe("true"));
     fireEvent.keyDown(tabs, { key: "ArrowRight" });
     await waitFor(() => expect(see.getByRole("tab", { name: "Servers" }).getAttribute("aria-selected")).toBe("true"));
+  });
+
+  test("a view is brought to the front from outside, of one server", async () => {
+    const kernel = demo();
+    const model = new PanelModel(kernel.transport, { client: "sidebar" });
+    const element = document.body.appendChild(document.createElement("div"));
+    const leave = draw(element, model, pageServices);
+    model.show("tools", "fs");
+    await waitFor(() =>
+      expect(
+        within(element)
+          .getAllByRole("option")
+          .map((row) => row.textContent),
+      ).toEqual(["fs.read_file"]),
+    );
+    leave();
+    expect(kernel.transport.listeners).toBe(2);
+    model.close();
+    element.remove();
   });
 
   test("says why the connection ended", async () => {

@@ -113,7 +113,10 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     assert ast.literal_eval(text(kernel, WHERE.format("mine"))) == (str(private), str(private))
     assert private.stat().st_mode & 0o777 == 0o700
 
-    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it runs, and is no server
+    [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it is still the project's
+    assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
+    assert list(marks.iterdir()) == []
+    [message, _] = error(kernel, "%mcp load ./.mcp.json evil --trust")  # now it runs, and is no server
     assert message.startswith("StartError: evil: ")
     assert [path.name for path in marks.iterdir()] == ["project"]
 
@@ -311,6 +314,15 @@ def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> Non
     ("line", "message"),
     [
         ("config lst", "there is no %mcp config lst; there are explain, add, update, remove, import, export"),
+        ("policy alow fs", "there is no %mcp policy alow; did you mean 'allow'?"),
+        ("policy allow --always", "something is missing; usage: %mcp policy allow PATTERN… [--always]"),
+        ("policy explain a.b c.d", "c.d is one too many; usage: %mcp policy explain SERVER.TOOL"),
+        ("policy reset fs", "fs is one too many; usage: %mcp policy reset [--always]"),
+        ("trust revoke", "give names or --all, one of the two; usage: %mcp trust revoke NAME|FILE|HASH… | --all"),
+        ("trust revoke fs --all", "give names or --all, not both; usage: %mcp trust revoke NAME|FILE|HASH… | --all"),
+        ("trust fs", "there is no %mcp trust fs; there are list, revoke"),
+        ("pins scan fs", "fs is one too many; usage: %mcp pins scan"),
+        ("secret set", "something is missing; usage: %mcp secret set NAME"),
         ("config add", f"something is missing; usage: %mcp {ADD}"),
         ("config add fs", f"something is missing; usage: %mcp {ADD}"),
         ("config add fs x y", f"x is one too many; usage: %mcp {ADD}"),

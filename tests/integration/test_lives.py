@@ -139,6 +139,15 @@ def test_a_server_is_stopped_while_it_starts() -> None:
         assert mcp.servers["one"].state == "stopped"
 
 
+def test_a_call_that_a_stopped_server_refuses_stands_in_the_history() -> None:
+    with connected({"one": bad()}) as mcp:
+        echo = mcp.one.echo
+        mcp.stop("one")
+        with pytest.raises(errors.ServerStopped):
+            echo("x")
+        assert [entry.error for entry in mcp.history(limit=1).entries] == ["ServerStopped: is stopped"]
+
+
 def test_a_call_in_flight_fails_when_its_server_is_stopped() -> None:
     with connected({"one": bad()}) as mcp:
         call = mcp.one.sleep.submit(60)

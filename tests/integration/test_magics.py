@@ -43,10 +43,10 @@ def echoed(kernel: Kernel, arguments: str, tool: str = "demo.echo") -> str:
 def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:
     time = " ".join(server_command("time"))
     own = {"mcpServers": {"own": {"command": MISBEHAVING[0], "args": MISBEHAVING[1:]}}}
-    (kernel.folder / "mcp.json").write_text(json.dumps(own))
+    (kernel.folder / "servers.json").write_text(json.dumps(own))
 
     assert done(kernel, f"%mcp load time -- {time}").displays[0]["text/plain"] == "✓ time: ready, 2 tools"
-    assert done(kernel, "%mcp load ./mcp.json").displays[0]["text/plain"] == "✓ own: ready, 13 tools"
+    assert done(kernel, "%mcp load ./servers.json").displays[0]["text/plain"] == "✓ own: ready, 13 tools"
     table = text(kernel, "%mcp").splitlines()
     assert table[:2] == ["MCP servers", "server      state  era         tools  calls  last error"]
     assert "everything  ready  2025-11-25  16     0" in table

@@ -15,14 +15,14 @@ SERVERS = ("everything", "filesystem", "time", "git")
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Kernel]:
-    """A kernel in a folder with an `mcp.json`, its four servers loaded, and a repository."""
+    """A kernel in a folder with an `servers.json`, its four servers loaded, and a repository."""
     folder = tmp_path_factory.mktemp("notebook")
     servers = real_servers.definitions(SERVERS, folder)
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
     subprocess.run(["git", "init", "-q", "-b", "main", str(folder / "repository")], check=True)
     with kernels.started("kernel-7", folder) as kernel:
         assert kernel.run("%load_ext ipymcp").status == "ok"
-        loaded = kernel.run("%mcp load ./mcp.json")
+        loaded = kernel.run("%mcp load ./servers.json")
         assert loaded.error is None
         assert "\n".join(display["text/plain"] for display in loaded.displays).splitlines() == [
             "✓ everything: ready, 16 tools",

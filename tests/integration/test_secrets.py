@@ -479,6 +479,4 @@ def test_a_secret_is_never_taken_from_a_line_nor_from_nobody(kernel: Kernel) -> 
     ]
     missing = kernel.run("%mcp secret put token").error
     assert missing is not None
-    assert missing.evalue.startswith(
-        "set, list or delete, not 'put'; usage: %mcp secret set NAME | list | delete NAME…"
-    )
+    assert missing.evalue.startswith("there is no %mcp secret put; there are set, list, delete")

@@ -87,6 +87,19 @@ def test_an_answer_is_good_for_what_it_says(database: Database, answer: Any, sam
     run(test)
 
 
+def test_what_is_denied_stays_so_when_a_whole_server_is_allowed(database: Database) -> None:
+    async def test() -> None:
+        asked = Asked(database, "never", "server")
+        assert await asked.want("erase") == []
+        asked.policy.say(Rule("fs.delete", "deny", "this notebook"))
+        assert await asked.want("read") == ["read"]
+        assert await asked.want("write", "erase", "delete") == ["write"]
+        asked.policy.say(Rule("fs.*", "allow", "this notebook"))
+        assert await asked.want("erase", "delete") == ["erase", "delete"]
+
+    run(test)
+
+
 def test_the_rest_of_an_answer_is_offered_only_where_there_is_one(database: Database) -> None:
     async def test() -> None:
         asked = Asked(database, "once", "once")

@@ -140,7 +140,7 @@ def test_a_server_that_is_not_what_the_lock_file_says_does_not_start(database: A
     file = tmp_path / "mcp.lock"
     write_lock(file, {"fs": [tool(), tool("gone")]})
     pinning = Pinning(Policy(), database)
-    pinning.hold_to(read_lock(file), ["fs"])
+    pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
     with pytest.raises(PolicyError) as caught:
         compare(pinning, tool(description="Other."), tool("new"), starting=True)
     assert caught.value._two_lines() == [
@@ -154,7 +154,7 @@ def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: A
     file, policy = tmp_path / "mcp.lock", Policy()
     write_lock(file, {"fs": [tool()]})
     pinning = Pinning(policy, database)
-    pinning.hold_to(read_lock(file), ["fs"])
+    pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
     compare(pinning, changed := tool(description="Other."))
     with pytest.raises(PolicyError, match=r"differs from mcp\.lock"):
         policy.check(ToolEntry("fs", "read", changed), Rights("d1"))
@@ -183,5 +183,5 @@ def test_what_is_no_lock_file_is_said_to_be_none(tmp_path: Path, text: str | Non
     if text is not None:
         file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        read_lock(file)
+        read_lock(str(tmp_path))
     assert caught.value.message == f"{file}: {expected}"

@@ -37,9 +37,9 @@ def definition(name: str = "fs", folder: str = "/project", scope: Scope = "proje
     return ServerDefinition(**{"name": name, "command": "uvx", "args": ("server",), "source": source, **values})
 
 
-def may_run(trust: Trust, *definitions: ServerDefinition, agreed: bool = False) -> list[str]:
+def may_run(trust: Trust, *definitions: ServerDefinition, agreed: bool = False, again: bool = True) -> list[str]:
     async def run() -> list[str]:
-        await trust.consider(definitions, agreed=agreed)
+        await trust.consider(definitions, agreed=agreed, again=again)
         running: list[str] = []
         for one in definitions:
             try:
@@ -84,6 +84,20 @@ def test_all_servers_of_a_projects_file_are_one_question_and_the_answer_is_remem
 def test_of_several_the_user_may_choose(database: Any) -> None:
     user = User(TrustAnswer(frozenset({"git"})))
     assert may_run(Trust(database, user), definition("fs"), definition("git", args=("git",))) == ["git"]
+
+
+def test_what_the_user_refused_is_asked_about_when_it_is_named_and_not_before(database: Any) -> None:
+    assert may_run(
+        Trust(database, User(TrustAnswer(frozenset({"git"})))), definition("fs"), definition("git", args=("git",))
+    ) == ["git"]
+    user = User(ALL)
+    trust = Trust(database, user)  # of another kernel
+    assert may_run(trust, definition("fs"), definition("git", args=("git",)), again=False) == ["git"]
+    assert user.asked == []
+    assert refusal(trust, definition())[0] == "TrustError: fs: you said that it may not run: /project/mcp.json"
+    assert may_run(trust, definition("fs", args=("changed",)), again=False) == ["fs"]
+    assert may_run(trust, definition("fs")) == ["fs"]
+    assert len(user.asked) == 2
 
 
 def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
@@ -191,6 +205,14 @@ def test_what_is_typed_over_a_definition_changes_nothing_of_its_trust(database: 
     may_run(trust, one)
     asyncio.run(trust.vary(one, typed))
     assert asyncio.run(trust.allows(typed))
+
+
+def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(database: Any) -> None:
+    trust, one = Trust(database, User()), definition(scope="user")
+    typed = one.replace(env={"LEVEL": "debug"})
+    asyncio.run(trust.vary(one, typed))
+    assert may_run(trust, typed) == ["fs"]
+    assert may_run(Trust(database, User()), one) == ["fs"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.notices import say
-from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.names import quoted
 from ipymcp.tools import configuration, edits
 from ipymcp.tools.asked import notices
 from ipymcp.tools.given import placed, settings
@@ -52,16 +52,12 @@ def _config(request: Request) -> Any:
         return _listing(request)
     if not names:
         raise LineError("%%mcp config needs a word; usage: %%mcp config add [NAME]", 0)
-    action = ACTIONS.get(names[0])
     first = request.parsed.names[0]
-    if action is None:
-        hint = nearest(names[0], ACTIONS, limit=1) or f"there are {', '.join(ACTIONS)}"
-        raise LineError(f"there is no %mcp config {names[0]}; {hint}", first.start)
     if request.line.command is not None and names[0] not in ("add", "update"):
         raise LineError(f"%mcp config {names[0]} takes no command after --", first.start)
     if request.cell is not None and names[0] != "add":
         raise LineError(f"%mcp config {names[0]} takes no cell: write it with one %", first.start)
-    return action(request)
+    return ACTIONS[names[0]](request)
 
 
 def _listing(request: Request) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.config.definition import ServerDefinition
@@ -15,7 +14,7 @@ from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.notices import say
 from ipymcp.notebook.progress import LoadDisplay
-from ipymcp.policy.pinning import LOCK_FILE, read_lock
+from ipymcp.policy.pinning import read_lock
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.runtime.names import identifier
 from ipymcp.runtime.waiting import Waiter
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.notebook.magics.request import Request
-    from ipymcp.policy.pinning import Lock
 
 __all__ = ["COMMANDS"]
 
@@ -36,8 +34,8 @@ _HELP = """Load servers: start them and list their tools.
     %mcp load demo                              the server that ships with ipymcp
     %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
     %mcp load docs https://host/mcp             a remote server: [NAME] URL
-    %mcp load ./mcp.json                        every server of a config file that is not disabled
-    %mcp load ./mcp.json fs git                 those two of it
+    %mcp load ./servers.json                    every server of a config file that is not disabled
+    %mcp load ./servers.json fs git             those two of it
 
 Loading again what has not changed does nothing; what has changed is restarted. A server that a project's file defines
 runs only after you have seen its definition and agreed: you are asked, once for each definition.
@@ -75,7 +73,14 @@ def _load(request: Request) -> None:
     failed = None
     try:
         is_trusted = request.parsed.has("--trust")
-        loading = host.load(definitions, wait=wait, trusted=is_trusted, lock=_lock(request), originals=originals)
+        loading = host.load(
+            definitions,
+            wait=wait,
+            trusted=is_trusted,
+            again=asked.again,
+            lock=read_lock(host.folder) if request.parsed.has("--locked") else None,
+            originals=originals,
+        )
         host.loop.run(loading, waiter)
         failed = next((name for name in named if wait and host.sessions[name].error is not None), None)
     finally:
@@ -83,10 +88,6 @@ def _load(request: Request) -> None:
         display.finish(failed)
     if failed is not None:
         host.sessions[failed].require()
-
-
-def _lock(request: Request) -> Lock | None:
-    return read_lock(Path(request.mcp._host.folder, LOCK_FILE)) if request.parsed.has("--locked") else None
 
 
 def _asked(request: Request) -> Asked:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from ipymcp.notebook.magics.line import LineError, Word
+from ipymcp.runtime.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -87,7 +88,8 @@ class Syntax(Struct, frozen=True):
         instead: A flag that stands in for the names: exactly one of the two must be there.
         takes: What the names are, by place, the last of them for all further ones.
         arguments: Whether `key=value` may follow, for what the last of those places names.
-        actions: Words that may stand first, each with the syntax of what follows it.
+        actions: Words that may stand first, each with the syntax of what follows it; nothing else may where it takes
+            nothing.
     """
 
     usage: str
@@ -114,12 +116,16 @@ class Syntax(Struct, frozen=True):
         """Read a subcommand's words, without the subcommand itself.
 
         Raises:
-            LineError: An option is unknown, its value missing or wrong, or there are too few or too many names.
+            LineError: An action or option is unknown, an option's value is missing or wrong, or there are too few or
+                too many names.
         """
         end = words[-1].end if words else 0
         first = next(iter(names_among(words, self.valued)), None) if self.actions else None
-        if first is None or first.text not in self.actions:
+        if first is None or (self.takes and first.text not in self.actions):
             return self._parse(words, end)
+        if first.text not in self.actions:
+            hint = nearest(first.text, self.actions, limit=1) or f"there are {', '.join(self.actions)}"
+            raise LineError(f"there is no %mcp {self.usage.partition(' ')[0]} {first.raw}; {hint}", first.start)
         parsed = self.actions[first.text]._parse([word for word in words if word is not first], end)
         return Parsed((first, *parsed.names), parsed.values)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
 
@@ -37,20 +36,12 @@ def _pins(request: Request) -> ToolPins | Changes | Table | None:
             taken = pins.accept(*names)
             _say(request, f"accepted: {', '.join(taken)}" if taken else "nothing had changed")
         case "scan":
-            _refuse(request, names, "scan")
             return pins.scan()
         case "export":
-            _refuse(request, names[1:], "export [FILE]")
             _say(request, f"written: {pins.export(names[0] if names else None)}")
         case _:
             return pins.diff(word, *names)
     return None
-
-
-def _refuse(request: Request, names: list[str], usage: str) -> None:
-    if names:
-        surplus = request.parsed.names[-len(names)]
-        raise LineError(f"{surplus.raw} is one too many; usage: %mcp pins {usage}", surplus.start)
 
 
 def _say(request: Request, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 
@@ -27,7 +26,6 @@ _HELP = """Show or change what may be called by whom.
 Of the rules that match the last decides: your own call is allowed and a model's or an app's asked about, unless the
 tool's hints, autoApprove, the definition's "tools", what was answered always or never, or this notebook say
 otherwise."""
-_WORDS = ("allow", "ask", "deny", "explain", "reset")
 
 
 def _policy(request: Request) -> ToolPolicy | Table | None:
@@ -35,21 +33,14 @@ def _policy(request: Request) -> ToolPolicy | Table | None:
     if not request.names:
         return policy
     word, *names = request.names
-    if word not in _WORDS:
-        raise LineError(f"%mcp policy {word}: one of {', '.join(_WORDS)}", request.words[0].start)
     always = request.parsed.has("--always")
-    if word == "explain":
-        if len(names) != 1:
-            raise LineError("one tool; usage: %mcp policy explain SERVER.TOOL", request.words[0].start)
-        return policy.explain(names[0])
-    if word == "reset":
-        if names:
-            raise LineError(f"{names[0]} is one too many; usage: %mcp policy reset [--always]", request.words[1].start)
-        policy.reset(always)
-    elif not names:
-        raise LineError(f"which? usage: %mcp policy {word} PATTERN…", request.words[0].end)
-    else:
-        {"allow": policy.allow, "ask": policy.ask, "deny": policy.deny}[word](*names, always=always)
+    match word:
+        case "explain":
+            return policy.explain(names[0])
+        case "reset":
+            policy.reset(always)
+        case _:
+            {"allow": policy.allow, "ask": policy.ask, "deny": policy.deny}[word](*names, always=always)
     return None if request.is_quiet else policy
 
 
@@ -57,9 +48,12 @@ _ALWAYS = (Option("--always"),)
 _SYNTAX = Syntax(
     "policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]",
     actions={
-        **{word: Syntax(f"policy {word} PATTERN…", _ALWAYS, takes=("tool",)) for word in ("allow", "ask", "deny")},
-        "explain": Syntax("policy explain SERVER.TOOL", takes=("tool",)),
-        "reset": Syntax("policy reset [--always]", _ALWAYS),
+        **{
+            word: Syntax(f"policy {word} PATTERN… [--always]", _ALWAYS, at_least=1, takes=("tool",))
+            for word in ("allow", "ask", "deny")
+        },
+        "explain": Syntax("policy explain SERVER.TOOL", at_least=1, at_most=1, takes=("tool",)),
+        "reset": Syntax("policy reset [--always]", _ALWAYS, at_most=0),
     },
 )
 COMMANDS = {"policy": Command(_SYNTAX, _HELP, _policy)}

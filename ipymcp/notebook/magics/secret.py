@@ -35,7 +35,6 @@ _HELP = """Keep secrets that definitions name as ${secret:NAME}.
 They are kept in the system's keyring where there is one, else encrypted in a file that only you can read. From the
 moment ipymcp knows one, it is masked in logs, errors, tables and displays; what a tool gives you in Python is not."""
 
-_USAGE = "secret set NAME | list | delete NAME…"
 _INPUT = "input:"
 _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
 
@@ -47,20 +46,14 @@ def _secret(request: Request) -> Table | None:
     match verb.text:
         case "set":
             _set(request, secrets, rest, verb)
-        case "list":
-            if rest:
-                raise LineError(f"{rest[0].raw} is one too many; usage: %mcp secret list", rest[0].start)
-            return _table(secrets, state.inputs)
         case "delete":
-            _delete(request, state, rest, verb)
-        case other:
-            raise LineError(f"set, list or delete, not {other!r}; usage: %mcp {_USAGE}", verb.start)
+            _delete(request, state, rest)
+        case _:
+            return _table(secrets, state.inputs)
     return None
 
 
 def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
-    if not rest:
-        raise LineError("what is it called? usage: %mcp secret set NAME", verb.end)
     if len(rest) > 1 or rest[0].key is not None:
         raise LineError("a name alone, its value is asked for; if that was it, this cell shows it to others", verb.end)
     name = rest[0].text
@@ -73,9 +66,7 @@ def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -
         print(f"kept: {kept.name} ({_PLACES[kept.place]})")  # noqa: T201 - the command's answer
 
 
-def _delete(request: Request, state: Store, rest: Sequence[Word], verb: Word) -> None:
-    if not rest:
-        raise LineError("which? usage: %mcp secret delete NAME…", verb.end)
+def _delete(request: Request, state: Store, rest: Sequence[Word]) -> None:
     for word in rest:
         is_input = word.text.startswith(_INPUT)
         if not (state.inputs.forget(word.text.removeprefix(_INPUT)) if is_input else state.secrets.delete(word.text)):
@@ -106,12 +97,12 @@ def _where(kept: Kept) -> tuple[str, str]:
 
 
 _SYNTAX = Syntax(
-    _USAGE,
+    "secret set NAME | list | delete NAME…",
     at_least=1,
     actions={
-        "set": Syntax("secret set NAME", takes=("secret",)),
-        "list": Syntax("secret list"),
-        "delete": Syntax("secret delete NAME…", takes=("secret",)),
+        "set": Syntax("secret set NAME", at_least=1, takes=("secret",)),
+        "list": Syntax("secret list", at_most=0),
+        "delete": Syntax("secret delete NAME…", at_least=1, takes=("secret",)),
     },
 )
 COMMANDS = {"secret": Command(_SYNTAX, _HELP, _secret)}

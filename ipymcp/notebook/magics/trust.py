@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 
@@ -23,28 +22,25 @@ _HELP = """Show what you agreed to run, and take it back.
 A server that a project's file defines runs only after you have seen all of its definition: %mcp load asks, once for
 each definition. %mcp load --trust says yes in the cell. Where nobody can be asked, IPYMCP_TRUST=all, none, or hashes
 does."""
-_USAGE = "usage: %mcp trust [list | revoke NAME|FILE|HASH… | revoke --all]"
 
 
 def _trust(request: Request) -> TrustedServers | None:
-    trust = request.mcp.trust
     word, *names = request.names or ["list"]
-    everything = request.parsed.has("--all")
-    if word == "list" and not names and not everything:
-        return trust
-    if word != "revoke" or bool(names) == everything:
-        raise LineError(_USAGE, request.words[0].start)
-    gone = trust.revoke(*names, everything=everything)
+    if word == "list":
+        return request.mcp.trust
+    gone = request.mcp.trust.revoke(*names, everything=request.parsed.has("--all"))
     if not request.is_quiet:
         print(f"revoked: {', '.join(gone)}" if gone else "nothing was agreed to")  # noqa: T201 - the command's answer
     return None
 
 
 _SYNTAX = Syntax(
-    "trust [list | revoke NAME|FILE|HASH… | --all]",
+    "trust [list | revoke NAME|FILE|HASH… | revoke --all]",
     actions={
-        "list": Syntax("trust list"),
-        "revoke": Syntax("trust revoke NAME|FILE|HASH… | --all", (Option("--all"),), takes=("trusted",)),
+        "list": Syntax("trust list", at_most=0),
+        "revoke": Syntax(
+            "trust revoke NAME|FILE|HASH… | --all", (Option("--all"),), instead="--all", takes=("trusted",)
+        ),
     },
 )
 COMMANDS = {"trust": Command(_SYNTAX, _HELP, _trust)}

@@ -40,11 +40,21 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
   const id = `${prefix}-${path.map((key) => encodeURIComponent(key)).join("/")}`;
   const wrong = errors.get(keyOf(path)) ?? [];
   const offersNull = field.nullable && (required || (field.default !== undefined && field.default !== null));
-  const about = [field.description && `${id}-about`, wrong.length && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
+  const about =
+    [field.description && `${id}-about`, wrong.length && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
   if (field.readOnly) return null;
   const isItem = typeof path.at(-1) === "number";
   const nested = HOLDS_OTHERS.has(field.kind);
-  const control = { id, field, path, value, required, disabled: value === null && offersNull, about, invalid: wrong.length > 0 };
+  const control = {
+    id,
+    field,
+    path,
+    value,
+    required,
+    disabled: value === null && offersNull,
+    about,
+    invalid: wrong.length > 0,
+  };
   const head = (
     <>
       {nested ? (
@@ -194,9 +204,7 @@ export function Properties(props: {
   const has = (property: Property): boolean => isObject(value) && Object.hasOwn(value, property.name);
   const words = wanted.toLowerCase();
   const found = words ? ordered.filter((each) => each.name.toLowerCase().includes(words)) : ordered;
-  const shown = found.filter(
-    (each, index) => index < drawn || has(each) || errors.has(keyOf([...path, each.name])),
-  );
+  const shown = found.filter((each, index) => index < drawn || has(each) || errors.has(keyOf([...path, each.name])));
   const left = found.length - shown.length;
   return (
     <>
@@ -314,7 +322,9 @@ function ListField({ field, path, value, within, id, disabled }: Nested<"array" 
   const add = (): void => {
     if (field.kind !== "array") return;
     change(path, [...given, begun(field.items, root) as Json]);
-    later(() => group.current?.querySelector<HTMLElement>(".mcp-item:last-of-type :is(input,select,textarea)")?.focus());
+    later(() =>
+      group.current?.querySelector<HTMLElement>(".mcp-item:last-of-type :is(input,select,textarea)")?.focus(),
+    );
   };
   const remove = (index: number): void => {
     ids.current.splice(index, 1);
@@ -338,7 +348,12 @@ function ListField({ field, path, value, within, id, disabled }: Nested<"array" 
             />
           </div>
           {field.kind === "array" && (
-            <button type="button" class="mcp-button" aria-label={`Remove item ${index + 1}`} onClick={() => remove(index)}>
+            <button
+              type="button"
+              class="mcp-button"
+              aria-label={`Remove item ${index + 1}`}
+              onClick={() => remove(index)}
+            >
               Remove
             </button>
           )}

@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import type { ArgumentError, JsonObject } from "../protocol";
+import type { ArgumentError } from "../protocol";
 import { visible } from "../text";
 import type { FormScope } from "./context";
 import { FormContext, errorsByPath, keyOf, pathText } from "./context";
@@ -26,6 +26,9 @@ interface FormProps {
   onSubmit(): void;
   /** What an empty form says. */
   empty: string;
+  /** Beside the way to edit it as JSON. */
+  head?: ComponentChildren;
+  /** What is done with it. */
   children?: ComponentChildren;
 }
 
@@ -80,6 +83,14 @@ export function SchemaForm(props: FormProps): JSX.Element {
           onSubmit();
         }}
       >
+        {!isEmpty && (
+          <div class="mcp-form-head">
+            {props.head}
+            <button type="button" class="mcp-button mcp-quiet" aria-pressed={asJson} onClick={toggle}>
+              {asJson ? "Edit as form" : "Edit as JSON"}
+            </button>
+          </div>
+        )}
         <Complaints errors={errors} />
         {asJson ? (
           <JsonInput
@@ -98,25 +109,19 @@ export function SchemaForm(props: FormProps): JSX.Element {
         ) : field.kind === "object" ? (
           <Properties field={field} path={[]} value={value} within={field.refs} />
         ) : null}
-        <div class="mcp-actions">
-          {children}
-          <button type="button" class="mcp-button mcp-quiet" aria-pressed={asJson} onClick={toggle}>
-            {asJson ? "Edit as form" : "Edit as JSON"}
-          </button>
-        </div>
+        <div class="mcp-actions">{children}</div>
       </form>
     </FormContext.Provider>
   );
 }
 
-/** Arguments are an object, whatever their schema says. */
+/** Arguments are an object, whatever their schema says; one that names no properties takes any. */
 function topOf(schema: Schema): Extract<Field, { kind: "object" }> {
   const field = fieldOf(schema, schema);
   if (field.kind === "object") return field;
-  return { ...field, kind: "object", properties: [], rest: isObject(schema) && hasWords(schema) ? true : null };
+  const isOpen = !isObject(schema) || !("properties" in schema);
+  return { ...field, kind: "object", properties: [], rest: isOpen ? true : null };
 }
-
-const hasWords = (schema: JsonObject): boolean => ["anyOf", "oneOf", "allOf", "patternProperties"].some((key) => key in schema);
 
 const MOST = 20;
 
@@ -139,6 +144,8 @@ function Complaints({ errors }: { errors: ArgumentError[] }): JSX.Element {
 }
 
 function focusFirst(form: HTMLFormElement | null, errors: ArgumentError[]): void {
-  if (!form || !errors.length || !form.contains(document.activeElement)) return;
+  // From the button that was pressed; who is typing stays where they are.
+  const focused = document.activeElement;
+  if (!form || !errors.length || !focused?.matches("button") || !form.contains(focused)) return;
   form.querySelector<HTMLElement>(".mcp-field :is(input,select,textarea)[aria-invalid=true]")?.focus();
 }

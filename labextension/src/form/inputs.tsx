@@ -21,9 +21,12 @@ export interface AnyControlProps {
   invalid: boolean;
 }
 
-export type ControlProps<Kind extends Field["kind"]> = Omit<AnyControlProps, "field"> & { field: Extract<Field, { kind: Kind }> };
+export type ControlProps<Kind extends Field["kind"]> = Omit<AnyControlProps, "field"> & {
+  field: Extract<Field, { kind: Kind }>;
+};
 
-const placeholder = (field: Field): string => (field.default === undefined ? "" : line(shown(field.default)).slice(0, 80));
+const placeholder = (field: Field): string =>
+  field.default === undefined ? "" : line(shown(field.default)).slice(0, 80);
 
 interface Attributes {
   id: string;
@@ -135,7 +138,6 @@ export function NumberInput(props: ControlProps<"number">): JSX.Element {
   const own = numberOf(text);
   useEffect(() => {
     if (own !== value) setText(value === undefined || value === null ? "" : shown(value));
-     
   }, [value]);
   return (
     <input
@@ -206,7 +208,9 @@ export function SeveralInput({ id, field, path, value, disabled, about }: Contro
   const { change } = useForm();
   const chosen = Array.isArray(value) ? value : [];
   const toggle = (option: Json, on: boolean): void => {
-    const next = field.options.map((each) => each.value).filter((each) => (each === option ? on : chosen.includes(each)));
+    const next = field.options
+      .map((each) => each.value)
+      .filter((each) => (each === option ? on : chosen.includes(each)));
     change(path, next.length ? next : undefined);
   };
   return (
@@ -253,9 +257,8 @@ export function JsonInput(props: AnyControlProps & { rows?: number }): JSX.Eleme
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
     if (problem === null && written(parsed(text).value) !== written(value)) setText(written(value));
-     
   }, [value]);
-   
+
   useEffect(() => () => broken(path, null), [keyOf(path)]);
   const set = (typed: string): void => {
     const read = parsed(typed);

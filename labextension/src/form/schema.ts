@@ -210,7 +210,8 @@ function choiceOf(all: Schema[], around: JsonObject, root: Schema): Shaped {
     shape: {
       kind: "choice",
       branches: branches.map((branch, index) => ({
-        label: labels.indexOf(labels[index] ?? "") === index ? (labels[index] ?? "") : `${labels[index]} (${index + 1})`,
+        label:
+          labels.indexOf(labels[index] ?? "") === index ? (labels[index] ?? "") : `${labels[index]} (${index + 1})`,
         schema: isObject(branch) ? { ...shared, ...branch } : branch,
       })),
     },
@@ -233,7 +234,11 @@ function labelOf(branch: Schema, root: Schema, index: number): string {
   return (
     text(found["title"]) ??
     refs[0]?.split("/").pop() ??
-    ("const" in found ? shown(found["const"] ?? null) : typeof type === "string" ? named(type, found) : `form ${index + 1}`)
+    ("const" in found
+      ? shown(found["const"] ?? null)
+      : typeof type === "string"
+        ? named(type, found)
+        : `form ${index + 1}`)
   );
 }
 
@@ -315,7 +320,9 @@ function objectOf(schema: JsonObject): Shape {
     .filter((entry): entry is [string, Schema] => isSchema(entry[1]) && entry[1] !== false)
     .map(([name, property]) => ({ name, schema: property, required: required.has(name) }));
   for (const name of required) {
-    if (typeof name === "string" && !Object.hasOwn(given, name)) properties.push({ name, schema: true, required: true });
+    if (typeof name === "string" && !Object.hasOwn(given, name)) {
+      properties.push({ name, schema: true, required: true });
+    }
   }
   const additional = schema["additionalProperties"];
   const patterns = isObject(schema["patternProperties"]) ? Object.values(schema["patternProperties"]) : [];
@@ -327,7 +334,9 @@ function objectOf(schema: JsonObject): Shape {
 
 function arrayOf(schema: JsonObject, root: Schema): Shape {
   const prefix = schemas(schema["prefixItems"] ?? schema["items"]);
-  if (prefix.length) return schema["items"] === false || "prefixItems" in schema ? { kind: "tuple", items: prefix } : { kind: "json" };
+  if (prefix.length) {
+    return schema["items"] === false || "prefixItems" in schema ? { kind: "tuple", items: prefix } : { kind: "json" };
+  }
   const items = isSchema(schema["items"]) ? schema["items"] : true;
   if (schema["uniqueItems"] === true || isObject(items)) {
     const item = fieldOf(items, root);

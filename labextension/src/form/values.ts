@@ -38,7 +38,9 @@ function pruned(value: Value, schema: Schema, root: Schema, depth: number): Valu
   const field = fieldOf(schema, root);
   if (Array.isArray(value)) {
     const items = field.kind === "array" ? field.items : true;
-    return value.filter((item) => (item as Value) !== undefined).map((item) => pruned(item, items, root, depth + 1) as Json);
+    return value
+      .filter((item) => (item as Value) !== undefined)
+      .map((item) => pruned(item, items, root, depth + 1) as Json);
   }
   if (field.kind !== "object") return value;
   const kept = new Map<string, Json>();

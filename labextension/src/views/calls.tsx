@@ -79,7 +79,9 @@ function HistoryLine({ row }: { row: HistoryRow }): JSX.Element {
     <>
       <span class="mcp-dim mcp-figure">{clock(row.time)}</span>
       <span class="mcp-ellipsis mcp-grow">{line(`${row.server}.${row.tool}`)}</span>
-      <span class={row.error ? "mcp-marks mcp-tone-bad" : "mcp-marks mcp-dim"}>{row.error ? "failed" : seconds(row.duration)}</span>
+      <span class={row.error ? "mcp-marks mcp-tone-bad" : "mcp-marks mcp-dim"}>
+        {row.error ? "failed" : seconds(row.duration)}
+      </span>
     </>
   );
 }

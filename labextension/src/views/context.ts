@@ -39,7 +39,11 @@ export function useSelect<T>(select: (state: PanelState) => T): T {
 export const useMay = (verb: Verb): boolean => useSelect((state) => may(state, verb));
 
 /** Asks the kernel and says in passing what went wrong. */
-export function useAct(): <V extends Verb>(verb: V, fields: Verbs[V][0], done?: string) => Promise<Verbs[V][1] | undefined> {
+export function useAct(): <V extends Verb>(
+  verb: V,
+  fields: Verbs[V][0],
+  done?: string,
+) => Promise<Verbs[V][1] | undefined> {
   const { model } = usePanel();
   return useCallback(
     async (verb, fields, done) => {
@@ -83,7 +87,6 @@ export function useLoaded<V extends Verb>(verb: V, fields: Verbs[V][0] | null, k
     return () => {
       current = false;
     };
-     
   }, [model, verb, key, asked, turn, greetings]);
   const reload = useCallback(() => setTurn((old) => old + 1), []);
   return { ...state, reload };

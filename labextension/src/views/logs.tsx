@@ -54,7 +54,15 @@ function useLog(server: string, active: boolean, paused: boolean): Drawn {
   return drawn;
 }
 
-export function LogsView({ active, server, onServer }: { active: boolean; server: string; onServer(name: string): void }): JSX.Element {
+export function LogsView({
+  active,
+  server,
+  onServer,
+}: {
+  active: boolean;
+  server: string;
+  onServer(name: string): void;
+}): JSX.Element {
   const all = useSelect((state) => state.servers);
   const servers = serversOf({ servers: all, calls: {}, questions: {} });
   const now = servers.some((each) => each.name === server) ? server : (servers[0]?.name ?? "");
@@ -84,7 +92,9 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
   const latest = useRef(rows);
   latest.current = rows;
   const copy = (): void => {
-    const text = latest.current.map((row) => `${clock(row.time, true)} ${row.level} ${row.source} ${row.text}`).join("\n");
+    const text = latest.current
+      .map((row) => `${clock(row.time, true)} ${row.level} ${row.source} ${row.text}`)
+      .join("\n");
     services.copy(text).then(
       () => model.notify("Copied."),
       (error: Error) => model.notify(error.message, true),
@@ -151,8 +161,8 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
 function LogRow({ row }: { row: LogLine }): JSX.Element {
   return (
     <>
-      <span class="mcp-dim">{clock(row.time)}</span> <span class={`mcp-level ${TONES[rank(row.level)]}`}>{line(row.level)}</span>{" "}
-      <span>{line(row.text)}</span>
+      <span class="mcp-dim">{clock(row.time)}</span>{" "}
+      <span class={`mcp-level ${TONES[rank(row.level)]}`}>{line(row.level)}</span> <span>{line(row.text)}</span>
     </>
   );
 }

@@ -19,7 +19,7 @@ type Kind = "resources" | "prompts";
 function useOffering(kind: Kind): { servers: Server[]; server: string; choose: (name: string) => void } {
   const all = useSelect((state) => state.servers);
   const servers = serversOf({ servers: all, calls: {}, questions: {} }).filter(
-    (each) => each.state === "ready" && (each[kind] ?? 0) > 0,
+    (each) => each.state === "ready" && each[kind] !== null,
   );
   const [chosen, choose] = useState("");
   const server = servers.some((each) => each.name === chosen) ? chosen : (servers[0]?.name ?? "");
@@ -64,7 +64,13 @@ export function ResourcesView(): JSX.Element {
   if (!may) return <p class="mcp-none">This panel can only look at servers, tools and logs.</p>;
   const rows = [
     ...(value?.resources ?? []).map((each) => ({ ...each, template: false })),
-    ...(value?.templates ?? []).map((each) => ({ ...each, uri: each.template, template: true, mime: null, size: null })),
+    ...(value?.templates ?? []).map((each) => ({
+      ...each,
+      uri: each.template,
+      template: true,
+      mime: null,
+      size: null,
+    })),
   ];
   const chosen = rows.find((each) => each.uri === uri) ?? null;
   const pick = (index: number): void => {
@@ -151,7 +157,10 @@ function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri
 
 /** A prompt's arguments are texts, all of them. */
 function schemaOf(prompt: Prompt): JsonObject {
-  const properties = prompt.arguments.map(({ name, description }) => [name, { type: "string", description: description ?? "" }]);
+  const properties = prompt.arguments.map(({ name, description }) => [
+    name,
+    { type: "string", description: description ?? "" },
+  ]);
   return {
     type: "object",
     properties: Object.fromEntries(properties) as JsonObject,
@@ -207,7 +216,11 @@ function PromptDetail({ server, prompt }: { server: string; prompt: Prompt }): J
     if (form.broken) return;
     const given = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
     void fetched.wait(
-      model.ask("prompt", { server, prompt: prompt.name, arguments: Object.fromEntries(given) as { [key: string]: string } }),
+      model.ask("prompt", {
+        server,
+        prompt: prompt.name,
+        arguments: Object.fromEntries(given) as { [key: string]: string },
+      }),
     );
   };
   return (

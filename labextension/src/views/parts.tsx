@@ -168,13 +168,13 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
           class="mcp-tab"
           id={`${prefix}-tab-${name}`}
           aria-selected={name === now}
-          aria-label={note ? `${title}, ${note} running` : undefined}
           aria-controls={`${prefix}-${name}`}
           tabIndex={name === now ? 0 : -1}
           onClick={() => onChange(name)}
         >
           {title}
           {note && <span class="mcp-count">{note}</span>}
+          {note && <span class="mcp-unseen"> running</span>}
         </button>
       ))}
     </div>

@@ -21,9 +21,23 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
   return (
     <div class="mcp-preview" role="group" aria-label={label}>
       {isPicture && <img class="mcp-picture" src={`data:${image.mime};base64,${image.data}`} alt={line(label)} />}
-      {html ? <Html html={html} /> : text && <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Text">{visible(text.slice(0, LONGEST))}</pre>}
-      {only && <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Data">{visible(written.slice(0, LONGEST))}</pre>}
-      {hasJson && !only && <Disclosure title="Data">{() => <pre class="mcp-pre">{visible(written.slice(0, LONGEST))}</pre>}</Disclosure>}
+      {html ? (
+        <Html html={html} />
+      ) : (
+        text && (
+          <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Text">
+            {visible(text.slice(0, LONGEST))}
+          </pre>
+        )
+      )}
+      {only && (
+        <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Data">
+          {visible(written.slice(0, LONGEST))}
+        </pre>
+      )}
+      {hasJson && !only && (
+        <Disclosure title="Data">{() => <pre class="mcp-pre">{visible(written.slice(0, LONGEST))}</pre>}</Disclosure>
+      )}
       {links.length > 0 && (
         <ul class="mcp-links">
           {links.map(({ uri, name }) => (

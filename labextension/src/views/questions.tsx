@@ -23,11 +23,17 @@ import { problemText, useMay, usePanel, useSelect } from "./context";
 import { Button } from "./parts";
 
 /** The oldest question there is, before everything else in the panel. */
-export function Questions({ prefix }: { prefix: string }): JSX.Element | null {
+export function Questions({ prefix }: { prefix: string }): JSX.Element {
   const all = useSelect((state) => state.questions);
   const [question, ...others] = questionsOf({ questions: all, servers: {}, calls: {} });
-  if (!question) return null;
-  return <Dialog key={question.id} question={question} more={others.length} prefix={prefix} />;
+  return (
+    <>
+      <span class="mcp-unseen" role="status">
+        {question ? `${line(question.server)} asks: ${line(question.title)}` : ""}
+      </span>
+      {question && <Dialog key={question.id} question={question} more={others.length} prefix={prefix} />}
+    </>
+  );
 }
 
 /** A user who writes is not interrupted; one whose focus rests in the panel is led to the question. */
@@ -75,7 +81,11 @@ function Dialog({ question, more, prefix }: { question: Question; more: number; 
       <div class="mcp-prose" id={`${prefix}-message`}>
         {visible(question.message)}
       </div>
-      {may ? <Body question={question} answer={answer} /> : <p class="mcp-dim">This panel can only look: answer in the notebook.</p>}
+      {may ? (
+        <Body question={question} answer={answer} />
+      ) : (
+        <p class="mcp-dim">This panel can only look: answer in the notebook.</p>
+      )}
       <div role="alert" class="mcp-wrong">
         {visible(problem)}
       </div>
@@ -192,7 +202,9 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
     all.includes(name) ? all.filter((each) => each !== name) : [...all, name];
   const keyOf = (server: string, secret: string): string => JSON.stringify([server, secret]);
   const say = (agreed: readonly string[]): void => {
-    const granted = secrets.map((each) => JSON.parse(each) as [string, string]).filter(([server]) => agreed.includes(server));
+    const granted = secrets
+      .map((each) => JSON.parse(each) as [string, string])
+      .filter(([server]) => agreed.includes(server));
     void answer({ question: question.id, servers: [...agreed], secrets: granted });
   };
   return (

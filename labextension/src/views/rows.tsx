@@ -17,7 +17,10 @@ interface Sight {
   last: number;
 }
 
-function useSight(count: number, height: number): { box: { current: HTMLDivElement | null }; sight: Sight; look: () => void } {
+function useSight(
+  count: number,
+  height: number,
+): { box: { current: HTMLDivElement | null }; sight: Sight; look: () => void } {
   const box = useRef<HTMLDivElement>(null);
   const [place, setPlace] = useState({ top: 0, high: UNMEASURED });
   const look = (): void => {
@@ -63,7 +66,9 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
     const list = box.current;
     if (!list) return;
     if (index * height < list.scrollTop) list.scrollTop = index * height;
-    else if ((index + 1) * height > list.scrollTop + list.clientHeight) list.scrollTop = (index + 1) * height - list.clientHeight;
+    else if ((index + 1) * height > list.scrollTop + list.clientHeight) {
+      list.scrollTop = (index + 1) * height - list.clientHeight;
+    }
     look();
   };
   const keys = (event: KeyboardEvent): void => {
@@ -152,7 +157,15 @@ export function Stream({ count, height, draw, label, follow, onFollow, version }
     if (atEnd !== follow) onFollow(atEnd);
   };
   return (
-    <div class="mcp-rows mcp-stream" role="log" aria-live="off" aria-label={label} tabIndex={0} ref={box} onScroll={scrolled}>
+    <div
+      class="mcp-rows mcp-stream"
+      role="log"
+      aria-live="off"
+      aria-label={label}
+      tabIndex={0}
+      ref={box}
+      onScroll={scrolled}
+    >
       <div style={{ height: `${count * height}px` }}>
         <div class="mcp-lines" style={{ transform: `translateY(${sight.first * height}px)` }}>
           {range(sight).map((index) => (

@@ -92,7 +92,10 @@ export function ServerCard({ server, go, open: begin }: { server: Server; go?: G
         <span class="mcp-dim mcp-figure mcp-wide">{server.state === "ready" ? counted(server.tools, "tool") : ""}</span>
         {full && first && (
           <span class="mcp-deed">
-            <Button label={`${TITLES[first]} ${line(server.name)}`} onClick={() => void act(first, { server: server.name })}>
+            <Button
+              label={`${TITLES[first]} ${line(server.name)}`}
+              onClick={() => void act(first, { server: server.name })}
+            >
               {TITLES[first]}
             </Button>
           </span>
@@ -143,7 +146,9 @@ function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
         {server.capabilities.length > 0 && <Fact name="Can">{line(server.capabilities.join(", "))}</Fact>}
       </dl>
       {server.instructions && (
-        <Disclosure title="Instructions">{() => <div class="mcp-prose">{visible(server.instructions ?? "")}</div>}</Disclosure>
+        <Disclosure title="Instructions">
+          {() => <div class="mcp-prose">{visible(server.instructions ?? "")}</div>}
+        </Disclosure>
       )}
       <div class="mcp-actions">
         {go && <Button onClick={() => go("tools", server.name)}>Tools</Button>}
@@ -181,7 +186,9 @@ function Memory({ server }: { server: string }): JSX.Element {
   if (!may) return <></>;
   const ask = async (): Promise<void> => {
     const memory = await act("memory", { server });
-    if (memory) setSaid(`${bytes(memory.bytes)} in ${memory.processes === 1 ? "one process" : `${memory.processes} processes`}`);
+    if (memory) {
+      setSaid(`${bytes(memory.bytes)} in ${memory.processes === 1 ? "one process" : `${memory.processes} processes`}`);
+    }
   };
   return (
     <>

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
-import { useEffect, useId, useState } from "preact/hooks";
-import { mismatch, mode } from "../store";
+import { useEffect, useId, useRef } from "preact/hooks";
+import type { ViewName } from "../store";
+import { VIEWS, mismatch, mode } from "../store";
 import { count, visible } from "../text";
 import { Boundary } from "./boundary";
 import { CallsView, runningNote } from "./calls";
@@ -12,50 +13,40 @@ import { Questions } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { ToolsView } from "./tools";
 
-export type ViewName = "servers" | "tools" | "resources" | "prompts" | "calls" | "logs";
+const TITLES: { [Name in ViewName]: string } = {
+  servers: "Servers",
+  tools: "Tools",
+  resources: "Resources",
+  prompts: "Prompts",
+  calls: "Calls",
+  logs: "Logs",
+};
 
 /** The whole panel. */
 export function Shell(): JSX.Element {
   const prefix = useId();
-  const [now, setNow] = useState<ViewName>("servers");
-  const [visited, setVisited] = useState<readonly ViewName[]>(["servers"]);
-  const [toolsOf, setToolsOf] = useState("");
-  const [logsOf, setLogsOf] = useState("");
+  const { model } = usePanel();
+  const { view: now, tools, logs } = useSelect((state) => state.looking);
   const running = useSelect((state) => runningNote(state.calls));
-  const show = (name: ViewName): void => {
-    setNow(name);
-    if (!visited.includes(name)) setVisited([...visited, name]);
-  };
-  const tabs = [
-    { name: "servers", title: "Servers" },
-    { name: "tools", title: "Tools" },
-    { name: "resources", title: "Resources" },
-    { name: "prompts", title: "Prompts" },
-    { name: "calls", title: "Calls", note: running },
-    { name: "logs", title: "Logs" },
-  ] as const;
+  // A view is made when it is first looked at, and kept: what was typed stays.
+  const visited = useRef(new Set<ViewName>());
+  visited.current.add(now);
+  const tabs = VIEWS.map((name) => ({ name, title: TITLES[name], ...(name === "calls" && { note: running }) }));
   const draw: { [Name in ViewName]: () => JSX.Element } = {
-    servers: () => (
-      <ServersView
-        go={(view, server) => {
-          (view === "tools" ? setToolsOf : setLogsOf)(server);
-          show(view);
-        }}
-      />
-    ),
-    tools: () => <ToolsView server={toolsOf} onServer={setToolsOf} />,
+    servers: () => <ServersView go={(view, server) => model.show(view, server)} />,
+    tools: () => <ToolsView server={tools} onServer={(server) => model.show("tools", server)} />,
     resources: () => <ResourcesView />,
     prompts: () => <PromptsView />,
     calls: () => <CallsView active={now === "calls"} />,
-    logs: () => <LogsView active={now === "logs"} server={logsOf} onServer={setLogsOf} />,
+    logs: () => <LogsView active={now === "logs"} server={logs} onServer={(server) => model.show("logs", server)} />,
   };
   return (
     <div class="mcp-panel">
-      <Mismatch />
+      <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
-      <Tabs names={tabs} now={now} onChange={show} prefix={prefix} label="MCP panel" />
+      <Tabs names={tabs} now={now} onChange={(name) => model.show(name)} prefix={prefix} label="MCP panel" />
       {tabs.map(({ name }) => (
         <div
           key={name}
@@ -65,7 +56,7 @@ export function Shell(): JSX.Element {
           aria-labelledby={`${prefix}-tab-${name}`}
           hidden={name !== now}
         >
-          {visited.includes(name) && <Boundary>{draw[name]()}</Boundary>}
+          {visited.current.has(name) && <Boundary>{draw[name]()}</Boundary>}
         </div>
       ))}
       <Notice />
@@ -82,22 +73,27 @@ export function Card({ name }: { name: string }): JSX.Element {
   const synced = useSelect((state) => state.synced);
   return (
     <div class="mcp-panel mcp-single">
-      <Mismatch />
+      <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
       <Boundary>{server && <ServerCard server={server} open />}</Boundary>
-      {!server && <p class="mcp-none">{synced ? `${visible(name)} is not loaded.` : (connection.reason ?? "Waiting for the kernel\u2026")}</p>}
+      {!server && (
+        <p class="mcp-none">
+          {synced ? `${visible(name)} is not loaded.` : (connection.reason ?? "Waiting for the kernel\u2026")}
+        </p>
+      )}
       <Notice />
       <StatusLine />
     </div>
   );
 }
 
-function Mismatch(): JSX.Element | null {
-  const text = useSelect(mismatch);
+/** What keeps the whole panel from working: nobody at the other end, or one who speaks another version. */
+function Hindrance(): JSX.Element | null {
+  const text = useSelect((state) => (state.connection.state === "closed" ? state.connection.reason : mismatch(state)));
   return text === null ? null : (
-    <p class="mcp-warning mcp-mismatch" role="alert">
+    <p class="mcp-warning mcp-hindrance" role="alert">
       {visible(text)}
     </p>
   );
@@ -139,12 +135,12 @@ function StatusLine(): JSX.Element {
     servers.length ? `${count(ready)} of ${count(servers.length)} ready` : "no servers",
     failed > 0 && `${count(failed)} failed`,
     state.hello && now === "view" && "looking only",
-    state.hello && now === "run" && "running only",
+    state.hello && now === "run" && "servers cannot be changed here",
   ];
   const link = {
     connecting: "connecting\u2026",
     busy: state.connection.reason ?? "",
-    closed: state.connection.reason ?? "",
+    closed: "not connected",
     open: state.waiting ? "the kernel is busy; it answers when it is free" : "",
   }[state.connection.state];
   return (

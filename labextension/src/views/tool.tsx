@@ -99,6 +99,8 @@ function Description({ text }: { text: string }): JSX.Element {
 }
 
 const NONE: ArgumentError[] = [];
+/** Of typing, in milliseconds. */
+const PAUSE = 400;
 const GRACE = 3000;
 
 /** Whether a call is gone without a result: the connection ended meanwhile. A result may come after the call's end. */
@@ -143,7 +145,10 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
   useEffect(() => {
     if (!isLost) return;
     setCall(null);
-    setProblem({ message: "The call is over, but its result did not reach this panel.", hint: "Calls lists how it ended." });
+    setProblem({
+      message: "The call is over, but its result did not reach this panel.",
+      hint: "Calls lists how it ended.",
+    });
   }, [isLost]);
   const outcome = useRef<HTMLDivElement>(null);
   const ran = useRef(false);
@@ -153,6 +158,17 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     outcome.current?.scrollIntoView({ block: "nearest" });
   }, [result]);
   const target = { server: tool.server, tool: tool.name };
+  // What was wrong is judged again as it is mended.
+  const judged = useRef(form.value);
+  useEffect(() => {
+    if (!errors.length || judged.current === form.value || form.broken) return;
+    const timer = setTimeout(() => {
+      judged.current = form.value;
+      const ask = model.ask("validate", { ...target, arguments: argumentsOf(form.value, schema) });
+      ask.then(({ errors: found }) => setErrors(found.length ? found : NONE)).catch(() => setErrors(NONE));
+    }, PAUSE);
+    return () => clearTimeout(timer);
+  }, [errors, form]);
 
   const attempt = async (deed: (values: JsonObject) => Promise<void>): Promise<void> => {
     if (busy) return;
@@ -170,6 +186,7 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
   const run = (): Promise<void> =>
     attempt(async (values) => {
       const { errors: found } = await model.ask("validate", { ...target, arguments: values });
+      judged.current = form.value;
       setErrors(found.length ? found : NONE);
       if (found.length) return;
       ran.current = true;
@@ -196,6 +213,11 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
         onChange={changed}
         onSubmit={() => void run()}
         empty="It takes no arguments."
+        head={
+          <Button quiet onClick={reset}>
+            Reset
+          </Button>
+        }
       >
         <Button primary disabled={busy || isRunning || disabled} onClick={() => void run()}>
           Run
@@ -205,9 +227,6 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
         </Button>
         <Button disabled={busy} onClick={() => void insert("magic")}>
           Insert as %mcp line
-        </Button>
-        <Button quiet onClick={reset}>
-          Reset
         </Button>
       </SchemaForm>
       <div class="mcp-outcome" ref={outcome}>

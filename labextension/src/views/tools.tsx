@@ -108,7 +108,11 @@ function ToolRow({ tool }: { tool: Tool }): JSX.Element {
       </span>
       <span class="mcp-marks">
         {tool.changed && <span class="mcp-badge mcp-badge-danger">changed</span>}
-        {tool.disabled ? <span class="mcp-badge mcp-badge-neutral">disabled</span> : <Badges badges={tool.badges.slice(0, 1)} />}
+        {tool.disabled ? (
+          <span class="mcp-badge mcp-badge-neutral">disabled</span>
+        ) : (
+          <Badges badges={tool.badges.slice(0, 1)} />
+        )}
       </span>
     </>
   );
