@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.notebook.panel.view import View
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.redirects import Redirects
 
 __all__ = ["Relay"]
 
@@ -74,7 +75,7 @@ class Relay:
         self._count += 1
         try:
             if self._count <= _MOST_VIEWS:
-                await _Connection(self._panel(), reader, writer).serve()
+                await _Connection(self._panel(), self._host.redirects, reader, writer).serve()
         except (OSError, TimeoutError):
             pass  # it is gone, or never spoke
         finally:
@@ -87,8 +88,11 @@ class Relay:
 class _Connection:
     """One view's carrier."""
 
-    def __init__(self, panel: Panel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, panel: Panel, redirects: Redirects, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._panel = panel
+        self._redirects = redirects
         self._reader = reader
         self._writer = writer
 
@@ -114,7 +118,11 @@ class _Connection:
             return False
         if not line.endswith(b"\n"):
             return False
-        self._panel.receive(view, _decoded(line))
+        message = _decoded(line)
+        if (answer := self._redirects.heard(message)) is not None:  # the server's own word, not the view's
+            self._writer.write(encoded(answer) + b"\n")
+        else:
+            self._panel.receive(view, message)
         return True
 
     async def carry(self, message: Message, line: bytes) -> None:

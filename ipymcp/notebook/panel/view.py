@@ -61,6 +61,8 @@ class View:
         self._panel = panel
         self._parts: tuple[str, ...] = _PARTS
         self._server: str | None = None
+        self.callback: object = None
+        """Where its page's server takes the answers to logins, as it says."""
         self._version = VERSION
         self._sent: dict[str, dict[str, Message]] = {}
         self._sent_version = -1
@@ -101,6 +103,7 @@ class View:
         self._parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
         self._server = server if isinstance(server, str) else None
         self._version = version if isinstance(version, int) else 0
+        self.callback = message.get("callback")
         self._wants_snapshot = self.is_greeted = True
         self.tell()
         self._panel.greeted()
