@@ -260,10 +260,17 @@ class Kernel:
         content = self._ask(self._client.inspect(code, position, detail), timeout)
         return _ANSI.sub("", content["data"]["text/plain"]) if content["found"] else None
 
-    def say(self, comm: str, data: Mapping[str, Any]) -> None:
-        """Send a message over a comm, as a widget's view does."""
-        content = {"comm_id": comm, "data": data}
-        self._client.shell_channel.send(self._client.session.msg("comm_msg", content))
+    def say(self, comm: str, data: Mapping[str, Any], subshell: str | None = None) -> None:
+        """Send a message over a comm, as a widget's view does, to a subshell where one is named."""
+        message = self._client.session.msg("comm_msg", {"comm_id": comm, "data": data})
+        if subshell is not None:
+            message["header"]["subshell_id"] = subshell
+        self._client.shell_channel.send(message)
+
+    def make_subshell(self) -> str:
+        """Have the kernel make a subshell, and give its name."""
+        self._client.control_channel.send(self._client.session.msg("create_subshell_request", {}))
+        return self._client.control_channel.get_msg(timeout=30)["content"]["subshell_id"]
 
     def answer(self, text: str) -> None:
         """Type an answer at the prompt that is open."""

@@ -1,18 +1,23 @@
-"""Views of a panel without a page: one over a widget's comm, one over the relay's socket. Both speak the raw protocol."""
+"""Views of a panel without a page: the raw protocol over a widget's comm, the relay's socket, or neither."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+import queue
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ipymcp.notebook.panel.panel import Panel
 from tests.kernels import Kernel
 
 Message = dict[str, Any]
+PARTS = ("servers", "calls", "questions")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -34,9 +39,7 @@ class View:
     def hello(self, **fields: Any) -> Message:
         """Say hello, and give the kernel's once a snapshot has come as well."""
         before = len(self.heard)
-        self.send(
-            {"kind": "hello", "version": 1, "client": "cell", "wants": ["servers", "calls", "questions"], **fields}
-        )
+        self.send({"kind": "hello", "version": 1, "client": "cell", "wants": [*PARTS], **fields})
         self.wait(lambda message: message["kind"] == "snapshot", after=before)
         return next(one for one in self.heard[before:] if one["kind"] == "hello")
 
@@ -90,16 +93,59 @@ class View:
         self.listen(lambda: condition(self.state), timeout)
 
 
+class DirectView(View):
+    """A view in the same process, beside no kernel."""
+
+    def __init__(self, panel: Panel) -> None:
+        super().__init__()
+        self.taken: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.room = threading.Event()
+        """Cleared, it takes no more messages."""
+        self.room.set()
+        self.is_left = False
+        self.sizes: list[int] = []
+        self._panel = panel
+        self._view = panel.attach(self)
+
+    async def carry(self, message: Message, line: bytes) -> None:
+        while not self.room.is_set():
+            await asyncio.sleep(0.01)
+        self.sizes.append(len(line))
+        self.taken.put(json.loads(line))
+
+    def serves(self, *, blocked: bool, running: bool) -> bool:
+        return not blocked
+
+    def left(self) -> None:
+        self.is_left = True
+
+    def send(self, message: object) -> None:
+        self._panel.receive(self._view, message)
+
+    def leave(self) -> None:
+        self._panel.leave(self._view)
+
+    def listen(self, condition: Callable[[], bool], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            try:
+                self.heard.append(self.taken.get(timeout=max(deadline - time.monotonic(), 0.001)))
+            except queue.Empty:
+                raise TimeoutError(f"not within {timeout} s; heard last: {self.heard[-3:]}") from None
+
+
 class CommView(View):
     """The view of a widget that a cell has displayed."""
 
     def __init__(self, kernel: Kernel, displays: Iterable[Mapping[str, Any]]) -> None:
         super().__init__()
         self._kernel = kernel
+        self.subshell: str | None = None
+        """Where what it says is heard; None for the main shell."""
         self.comm: str = next(one[_WIDGET]["model_id"] for one in displays if _WIDGET in one)
 
     def send(self, message: object) -> None:
-        self._kernel.say(self.comm, {"method": "custom", "content": message})
+        self._kernel.say(self.comm, {"method": "custom", "content": message}, self.subshell)
 
     def listen(self, condition: Callable[[], bool], timeout: float) -> None:
         self._kernel.read_until(lambda: self._heard(condition), timeout, self.heard[-3:])
@@ -132,7 +178,10 @@ class SocketView(View):
             *lines, self._rest = (self._rest + data).split(b"\n")
             self.heard += [json.loads(line) for line in lines]
 
-    def close(self) -> None:
+    def __enter__(self) -> SocketView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
 

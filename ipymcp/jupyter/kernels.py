@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipymcp.state.meeting import VERSION, Announced, announced, file_of, is_alive, sweep
+from ipymcp.state.meeting import VERSION, Announced, announced, file_of, is_guarded, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -75,19 +75,22 @@ class Kernels:
         connection_file = str(getattr(kernel, "connection_file", ""))
         if not connection_file or not hasattr(os, "getuid"):
             raise Obstacle("elsewhere", "this server cannot reach the kernel's socket", "the panel in a cell can")
-        pid = _pid(kernel)
-        places = dict.fromkeys([self.runtime, Path(connection_file).parent])
-        files = [file for place in places if (file := file_of(place, connection_file)).exists()]
-        for file in files:
-            found = announced(file)
-            if found is not None and _is_of(found, pid):
-                return found
+        places = [*dict.fromkeys([self.runtime, Path(connection_file).parent])]
         for place in places:
             sweep(place)
-        if any(file.exists() for file in files):
-            hint = f"look at {files[0]}: it must be the kernel's, and yours alone"
-            raise Obstacle("foreign", "what says where the kernel's socket is cannot be believed", hint)
-        raise Obstacle("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
+        file = next((file for place in places if (file := file_of(place, connection_file)).exists()), None)
+        if file is None:
+            raise Obstacle("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
+        found = announced(file)
+        if found is None or not _is_of(found, _pid(kernel)):
+            raise Obstacle("foreign", f"{file} cannot be believed", "it must be the kernel's, and yours alone")
+        if not Path(found.socket).exists():
+            raise Obstacle("left", "the kernel's socket is gone", "%reload_ext ipymcp")
+        if not is_guarded(found):
+            raise Obstacle(
+                "foreign", f"{found.socket} cannot be believed", "others may write there: restart the kernel"
+            )
+        return found
 
 
 def other_version(found: Announced) -> Mapping[str, str] | None:
@@ -114,8 +117,6 @@ def _is_of(found: Announced, pid: int | None) -> bool:
     """Whether the kernel's process wrote it, or one that it started: `conda run`, `uv run`."""
     import psutil
 
-    if not is_alive(found):
-        return False
     if pid is None or found.pid == pid:
         return True
     try:

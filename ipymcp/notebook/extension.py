@@ -120,7 +120,7 @@ class Extension:
         if self._panel is not None:
             self._panel.tell_mode()
 
-    def _show_server(self, server: Server) -> dict[str, Any]:
+    def _show_server(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
         """The card of a server, where there are widgets."""
         from ipymcp.notebook.panel.display import card
 
@@ -143,6 +143,7 @@ class Extension:
             from ipymcp.notebook.panel.relay import Relay
 
             self._relay = Relay(lambda: self.panel, ipymcp.host()._host)
+        if self._relay is not None and not self._relay.is_started:
             self._relay.start()
 
 

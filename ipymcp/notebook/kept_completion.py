@@ -51,6 +51,6 @@ def _secrets(mcp: Mcp) -> Iterator[str]:
 
 
 def _trusted(mcp: Mcp) -> Iterator[str]:
-    for one in mcp.trust.table():
+    for one in mcp.trust.table:
         yield str(one["server"])
         yield str(one["file"])

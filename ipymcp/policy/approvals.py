@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import PolicyError
 from ipymcp.policy.questions import ApprovalQuestion, WantedCall
-from ipymcp.policy.rules import Rule, hints
+from ipymcp.policy.rules import WHOSE, Rule, hints
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -129,7 +129,7 @@ class Approvals:
     async def _keep(self, wishes: Sequence[Wish], decision: Decision) -> None:
         remembered = self._remembered()
         rules = [
-            await remembered.keep(wish.rights.digest, escape(wish.entry.name), decision, wish.entry.server)
+            await remembered.keep(wish.rights.digest, escape(wish.entry.name), decision, wish.entry.server, wish.caller)
             for wish in wishes
         ]
         self._policy.remember(await remembered.rules())
@@ -162,14 +162,15 @@ class Approvals:
         return WantedCall(wish.entry.server, wish.entry.name, wish.arguments, wish.caller, why, said)
 
     def _apply(self, answer: ApprovalAnswer | None, wish: Wish) -> None:
-        here, digest = "answered in this notebook", wish.rights.digest
+        digest, caller = wish.rights.digest, wish.caller
+        here = f"{WHOSE[caller]}, answered in this notebook"
         match answer:
             case "answer":
                 self._policy.allow_turn(wish.turn, wish.rights, wish.entry)
             case "server":
-                self._policy.say(Rule("*", "allow", here, digest, is_answer=True))
+                self._policy.say(Rule("*", "allow", here, digest, caller))
             case "notebook":
-                self._policy.say(Rule(escape(wish.entry.name), "allow", here, digest))
+                self._policy.say(Rule(escape(wish.entry.name), "allow", here, digest, caller))
             case "never":
                 wish.refused(_error(wish, "you said never"))
             case "no":

@@ -102,7 +102,7 @@ class Policy:
         """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
         found: list[Rule] = []
         for rule in matching(entry, rights, caller, self._decided()):
-            if not (rule.is_answer and found[-1].decision == "deny"):
+            if not (rule.caller and rule.decision == "allow" and found[-1].decision == "deny"):
                 found.append(rule)
         return found
 
@@ -151,7 +151,7 @@ class Policy:
 
     def say(self, rule: Rule) -> None:
         """Decide something for this notebook, instead of what was decided of the same pattern."""
-        kept = (known for known in self.said if (known.pattern, known.digest) != (rule.pattern, rule.digest))
+        kept = (known for known in self.said if _about(known) != _about(rule))
         self.said = (*kept, rule)
         self._state = object()
 
@@ -195,3 +195,7 @@ class Policy:
         if (changed, unlocked) != (self._changed, self._unlocked):
             self._changed, self._unlocked = changed, unlocked
             self._state = object()
+
+
+def _about(rule: Rule) -> tuple[str, str, str]:
+    return rule.pattern, rule.digest, rule.caller

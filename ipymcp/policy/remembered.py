@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from ipymcp.policy.rules import Rule
+from ipymcp.policy.rules import WHOSE, Rule
 
 if TYPE_CHECKING:
-    from ipymcp.policy.rules import Decision
+    from ipymcp.policy.rules import Caller, Decision
     from ipymcp.state.db import Database
 
 __all__ = ["Remembered"]
@@ -28,10 +28,13 @@ class Remembered:
 
     async def rules(self) -> tuple[Rule, ...]:
         """All of them, oldest first."""
-        rows = await self._database.aquery("SELECT digest, pattern, decision, server FROM approvals ORDER BY id")
-        return tuple(_rule(digest, glob, _DECISIONS.get(said, "ask"), server) for digest, glob, said, server in rows)
+        sql = "SELECT digest, pattern, decision, server, caller FROM approvals ORDER BY id"
+        rows = await self._database.aquery(sql)
+        return tuple(_rule(one, glob, _DECISIONS.get(said, "ask"), name, who) for one, glob, said, name, who in rows)
 
-    async def keep(self, digest: str, pattern: str, decision: Decision, server: str = "") -> Rule:
+    async def keep(
+        self, digest: str, pattern: str, decision: Decision, server: str = "", caller: Caller | Literal[""] = ""
+    ) -> Rule:
         """Remember one, instead of what was remembered for the same pattern; it is the newest now.
 
         Args:
@@ -39,20 +42,23 @@ class Remembered:
             pattern: As a `Rule`'s.
             decision: What it decides.
             server: The server's name, for people.
+            caller: Whose calls it is about; empty for everybody's.
 
         Returns:
             It, as `rules` has it.
         """
         await self._database.aexecute(
-            "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, decided) VALUES (?, ?, ?, ?, ?)",
-            (digest, pattern, decision, server, time.time()),
+            "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, caller, decided)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (digest, pattern, decision, server, caller, time.time()),
         )
-        return _rule(digest, pattern, decision, server)
+        return _rule(digest, pattern, decision, server, caller)
 
     async def forget(self) -> None:
         """Forget all of them."""
         await self._database.aexecute("DELETE FROM approvals")
 
 
-def _rule(digest: str, pattern: str, decision: Decision, server: str) -> Rule:
-    return Rule(pattern, decision, f"always, for {server}" if server else "always", digest)
+def _rule(digest: str, pattern: str, decision: Decision, server: str, caller: Caller | Literal[""]) -> Rule:
+    origin = ", ".join(filter(None, [WHOSE.get(caller, ""), "always", server and f"for {server}"]))
+    return Rule(pattern, decision, origin, digest, caller)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CALLERS",
     "USUAL",
+    "WHOSE",
     "Caller",
     "Decision",
     "Rights",
@@ -77,14 +78,15 @@ class Rule(Struct, frozen=True):
         decision: What it decides.
         origin: Where it comes from, for messages: `this notebook`, `always`, a file.
         digest: The definition whose tools it is about; empty for all.
-        is_answer: Whether it answers what was asked, for more tools than that: it takes back no `deny`.
+        caller: Whose calls it is about, where it answers what was asked about those: it takes back no `deny`. Empty for
+            everybody's.
     """
 
     pattern: str
     decision: Decision
     origin: str
     digest: str = ""
-    is_answer: bool = False
+    caller: Caller | Literal[""] = ""
 
     def matches(self, entry: Subject, digest: str) -> bool:
         """Whether it is about this tool of this server."""
@@ -101,6 +103,7 @@ _DEFAULTS: dict[Caller, Rule] = {
     "model": Rule("*", "ask", "a model's call"),
     "app": Rule("*", "ask", "an app's call"),
 }
+WHOSE: dict[str, str] = {"user": "your own calls", "model": "models' calls", "app": "apps' calls"}
 USUAL = frozenset(str(rule) for rule in _DEFAULTS.values())
 """The rules where no other is about a tool, in words."""
 
@@ -167,7 +170,7 @@ def matching(entry: Subject, rights: Rights, caller: Caller, said: Iterable[Rule
         if _means(entry, pattern):
             yield Rule(pattern, decision, f"tools in {rights.origin}")
     for rule in said:
-        if rule.matches(entry, rights.digest):
+        if rule.caller in ("", caller) and rule.matches(entry, rights.digest):
             yield rule
 
 

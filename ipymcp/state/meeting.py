@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["PREFIX", "VERSION", "Announced", "announced", "file_of", "is_alive", "sweep"]
+__all__ = ["PREFIX", "VERSION", "Announced", "announced", "file_of", "is_alive", "is_guarded", "sweep"]
 
 VERSION: Final = 1
 """Of the messages between a view and the kernel."""
@@ -43,15 +43,14 @@ def file_of(runtime: Path, connection_file: str) -> Path:
 
 
 def announced(file: Path) -> Announced | None:
-    """What a file says; None for what is not there, none of ours, or not the user's alone.
+    """What a file says that is the user's alone; None for any other, and what is none of ours."""
+    return _read(file) if _is_private(file, stat.S_ISREG) else None
 
-    The folder of its socket is looked at as well: nobody else may have put that there.
-    """
-    found = _read(file)
-    if found is None:
-        return None
+
+def is_guarded(found: Announced) -> bool:
+    """Whether its socket, and the folder that holds it, are the user's alone: nobody else may have put it there."""
     socket = Path(found.socket)
-    return found if socket.is_absolute() and _is_private(file, stat.S_ISREG) and _is_guarded(socket) else None
+    return socket.is_absolute() and _is_private(socket, stat.S_ISSOCK) and _is_private(socket.parent, stat.S_ISDIR)
 
 
 def is_alive(found: Announced) -> bool:
@@ -89,10 +88,6 @@ def _read(file: Path) -> Announced | None:
 def _itself(path: str, flags: int) -> int:
     """Not what a link leads to, and no pipe that nobody writes."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-
-
-def _is_guarded(socket: Path) -> bool:
-    return _is_private(socket, stat.S_ISSOCK) and _is_private(socket.parent, stat.S_ISDIR)
 
 
 def _is_private(path: Path, is_kind: Any) -> bool:

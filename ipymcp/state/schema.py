@@ -69,8 +69,9 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             pattern TEXT NOT NULL,
             decision TEXT NOT NULL,
             server TEXT NOT NULL,
+            caller TEXT NOT NULL,  -- whose calls it is about; empty: everybody's
             decided REAL NOT NULL,
-            UNIQUE (digest, pattern)
+            UNIQUE (digest, pattern, caller)
         )
         """,
         # policy/pins.py

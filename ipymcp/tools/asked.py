@@ -14,6 +14,7 @@ from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.runtime.names import identifier, nearest, quoted
+from ipymcp.runtime.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -124,6 +125,11 @@ def _everything(host: Host) -> Asked:
     definitions: list[ServerDefinition] = []
     lines = notices(configuration)
     for name, definition in configuration.definitions.items():
+        session = host.sessions.get(name)
+        is_off = session is not None and session.state is State.DISABLED and not session.definition.disabled
+        if is_off and not definition.disabled:
+            lines.append(f"{name} is disabled in this notebook: %mcp enable {quoted(name)}")
+            continue
         if _is_typed(name, host):
             loaded = host.sessions[name].definition
             if loaded.source.file != definition.source.file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import warnings
 from fnmatch import fnmatchcase
@@ -249,7 +250,7 @@ class Mcp(Live):
         from ipymcp.policy.pinning import read_lock
         from ipymcp.tools.asked import gather
 
-        asked = gather(what, self._host)
+        asked = await asyncio.to_thread(gather, what, self._host)
         for line in asked.notices:
             logging.getLogger("ipymcp.config").warning("%s", line)
         definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.diffs import diff
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
 from ipymcp.policy.pins import canonical
 from ipymcp.policy.scan import look_alikes
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing
 from ipymcp.tools.sanitize import text as escaped
 from ipymcp.tools.sanitize import visible
 from ipymcp.tools.tables import Table
@@ -54,7 +54,7 @@ class Changes:
         return {"text/plain": repr(self), "text/html": f"<pre>{escaped(repr(self))}</pre>"}
 
 
-class ToolPins(Live):
+class ToolPins(Listing):
     """The pins of the tools of the servers that are loaded: `mcp.pins.diff("fs")`, `mcp.pins.accept("fs.read_file")`.
 
     Args:
@@ -69,13 +69,13 @@ class ToolPins(Live):
     def _loop(self) -> BackgroundLoop:
         return self._host.loop
 
-    @waits
-    async def table(self) -> Table:
+    @property
+    def table(self) -> Table:
         """One row a tool."""
         rows: list[tuple[str, ...]] = []
         changed = 0
         for session in self._host.sessions.values():
-            pinned = await self._pinning.pins.of(session.rights.digest)
+            pinned = self._loop.run(self._pinning.pins.of(session.rights.digest))
             conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
             for entry in session.catalog.tools.values():
                 name = f"{entry.server}.{entry.name}"
@@ -134,19 +134,13 @@ class ToolPins(Live):
         """Write what the tools of the servers that are ready are now: `mcp.lock` beside the notebook unless named.
 
         Returns:
-            The file. `load(…, locked=True)` and `%mcp load --locked` refuse what differs from it.
+            The file. `load(locked=True)` and `%mcp load --locked` refuse what differs from it.
         """
         file = Path(self._host.folder, path or LOCK_FILE)
         ready = {name: session for name, session in self._host.sessions.items() if session.client is not None}
         tools = {name: session.catalog.tools.values() for name, session in ready.items()}
         write_lock(file, {name: [entry.definition for entry in entries] for name, entries in tools.items()})
         return file
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table()._repr_mimebundle_(include, exclude)
 
     def _state(self, session: ServerSession, entry: ToolEntry, pinned: Mapping[str, Pin]) -> str:
         if entry.name not in pinned:

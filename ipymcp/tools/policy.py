@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from fnmatch import fnmatchcase
 from glob import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.rules import CALLERS, USUAL, Rule
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
@@ -27,7 +27,7 @@ _HERE = "this notebook"
 _MARK = "decides"
 
 
-class ToolPolicy(Live):
+class ToolPolicy(Listing):
     """The rules for calls: `mcp.policy.deny("fs.write_*")`, `mcp.policy.explain("fs.write_file")`.
 
     Args:
@@ -117,17 +117,6 @@ class ToolPolicy(Live):
         rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
         note = " · ".join(rules) if rules else "the usual: you may; about models and apps you are asked"
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
-
-    @property
-    def df(self) -> Any:
-        """The table as a DataFrame."""
-        return self.table.df
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
 
     async def _decide(
         self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool

@@ -9,7 +9,7 @@ from ipymcp.runtime.states import State
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
-from ipymcp.tools.toolset import tool_table
+from ipymcp.tools.toolset import hidden_note, tool_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,8 +91,8 @@ class ServerTools(Live):
         entries = host.browse(session).tools.values()
         note = not_running(session, anything=bool(entries)) if session.client is None else ""
         shown = [entry for entry in entries if not host.is_denied(session, entry)]
-        hidden = len(entries) - len(shown)
-        return tool_table(shown, factory, title=f"{self._name}: tools", note=f"{hidden} disabled" if hidden else note)
+        hidden = hidden_note(len(entries) - len(shown))
+        return tool_table(shown, factory, title=f"{self._name}: tools", note=hidden or note)
 
     def _session(self) -> ServerSession:
         return self._mcp._host.find(self._name)

@@ -8,6 +8,7 @@ from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
 from ipymcp.runtime.names import model_name, nearest
 from ipymcp.tools.live import Listing
+from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.server import ServerSession
     from ipymcp.tools.schema import Parameter
     from ipymcp.tools.tool import Tool, ToolFactory
 
-__all__ = ["Toolset", "tool_table"]
+__all__ = ["Toolset", "hidden_note", "tool_table"]
 
 
 class Toolset(Listing):
@@ -44,13 +46,15 @@ class Toolset(Listing):
         return self._entries("user")
 
     def _entries(self, caller: Caller) -> list[ToolEntry]:
-        host = self._host
+        return [entry for session, entry in self._selected() if not self._host.is_denied(session, entry, caller)]
+
+    def _selected(self) -> list[tuple[ServerSession, ToolEntry]]:
         return [
-            entry
-            for session in host.sessions.values()
+            (session, entry)
+            for session in self._host.sessions.values()
             if session.client is not None or session.is_lazy
             for entry in session.catalog.tools.values()
-            if not host.is_denied(session, entry, caller) and all(selects(one, entry) for one in self._selections)
+            if all(selects(one, entry) for one in self._selections)
         ]
 
     @property
@@ -90,10 +94,22 @@ class Toolset(Listing):
         sessions = self._host.sessions.values()
         for session in sessions:
             session.look_at_tools()
-        moving = [f"{session.name} is {session.state.value}" for session in sessions if session.state.is_moving]
+        named = {pattern.partition(".")[0] for selection in self._selections for pattern in selection}
+        away = [
+            not_running(session, anything=False)
+            for session in sessions
+            if session.state.is_moving or (session.name in named and session.client is None and not session.is_lazy)
+        ]
         entries = self.entries
-        empty = [] if entries else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
-        return tool_table(entries, self._factory, title="MCP tools", note=" · ".join(empty + moving))
+        hidden = hidden_note(len(self._selected()) - len(entries))
+        empty = [] if entries or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
+        note = " · ".join(filter(None, [*empty, hidden, *away]))
+        return tool_table(entries, self._factory, title="MCP tools", note=note)
+
+
+def hidden_note(count: int) -> str:
+    """A note on tools that are not shown because they may not be called."""
+    return f"{count} not shown: %mcp policy says why" if count else ""
 
 
 def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:

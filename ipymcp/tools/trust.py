@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
 from ipymcp.runtime.states import State
-from ipymcp.tools.live import Live
+from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
@@ -20,7 +20,7 @@ __all__ = ["TrustedServers"]
 _SHOWN = 12
 
 
-class TrustedServers(Live):
+class TrustedServers(Listing):
     """What the user agreed to run: `mcp.trust`, `mcp.trust.revoke("fs")`.
 
     Args:
@@ -34,8 +34,8 @@ class TrustedServers(Live):
     def _loop(self) -> BackgroundLoop:
         return self._host.loop
 
-    @waits
-    async def table(self) -> Table:
+    @property
+    def table(self) -> Table:
         """One row a definition."""
         rows = [
             (
@@ -45,7 +45,7 @@ class TrustedServers(Live):
                 ", ".join(sorted(one.secrets)),
                 time.strftime("%Y-%m-%d", time.localtime(one.decided)),
             )
-            for one in await self._host.guard.trust.agreements()
+            for one in self._loop.run(self._host.guard.trust.agreements())
         ]
         note = "" if rows else "nothing was agreed to; what you type in a cell needs no agreement"
         return Table(("server", "file", "definition", "secrets", "since"), rows, title="MCP trust", note=note)
@@ -75,9 +75,3 @@ class TrustedServers(Live):
         running = [name for name, session in self._host.sessions.items() if session.rights.digest in digests]
         await self._host.stop(running, State.NEEDS_TRUST)
         return [one.server for one in gone]
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table()._repr_mimebundle_(include, exclude)

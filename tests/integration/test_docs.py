@@ -62,7 +62,7 @@ def test_the_transcript_of_the_readme_runs_against_the_servers_it_names(
         transcript = transcript.replace(typed, shlex.join(server_command(name)))
     clock, *arguments = server_command("time")
     file = json.dumps({"mcpServers": {"clock": {"command": clock, "args": arguments}}})
-    assert kernel.run(f"import pathlib; pathlib.Path('mcp.json').write_text({file!r})").status == "ok"
+    assert kernel.run(f"import pathlib; pathlib.Path('servers.json').write_text({file!r})").status == "ok"
 
     failures = [
         (line, outcome.error) for line in transcript.splitlines() if (outcome := kernel.run(line)).status != "ok"

@@ -296,7 +296,7 @@ def test_a_database_that_fails_later_is_said_below_the_next_cell_of_any_kind(
 ) -> None:
     path = tmp_path / "state" / "state.db"
     kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(path.parent)})
-    kernel.run("%load_ext ipymcp\n%mcp load demo")
+    kernel.run("%load_ext ipymcp\n%mcp load demo\nmcp.servers.known")  # which waits for what is still to be written
     path.write_bytes(b"this is no database\n" * 500)
     looked = kernel.run("mcp.servers.known")
     assert looked.error is None

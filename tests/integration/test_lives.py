@@ -148,6 +148,12 @@ def test_a_call_that_a_stopped_server_refuses_stands_in_the_history() -> None:
         assert [entry.error for entry in mcp.history(limit=1).entries] == ["ServerStopped: is stopped"]
 
 
+def test_a_listing_says_which_of_the_servers_it_names_do_not_run() -> None:
+    with connected({"one": bad(), "two": bad(), "three": bad()}) as mcp:
+        mcp.stop("two", "three")
+        assert repr(mcp.tools("one", "two.*")).splitlines()[-1] == "two is stopped"
+
+
 def test_a_call_in_flight_fails_when_its_server_is_stopped() -> None:
     with connected({"one": bad()}) as mcp:
         call = mcp.one.sleep.submit(60)

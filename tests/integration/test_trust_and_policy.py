@@ -224,7 +224,9 @@ def test_always_and_never_hold_in_another_kernel_that_runs(started: Start) -> No
     waiting = """
 import time
 end = time.monotonic() + 20
-while mcp.policy.explain('alpha.echo').rows[-1][1] != DECISION and time.monotonic() < end:
+def decided():
+    return next(row[1] for row in mcp.policy.explain('alpha.echo').rows if (row[0], row[3]) == ('model', 'decides'))
+while decided() != DECISION and time.monotonic() < end:
     mcp.alpha.slow(seconds=0.1)
 """
     assert run(other, waiting.replace("DECISION", "'allow'") + "print(model('y'))").stdout == "y\n"
@@ -308,3 +310,19 @@ def test_a_disabled_server_lists_nothing_and_refuses(started: Start) -> None:
         "0 0 ['prompts', 'resources']\n"
     )
     assert failed(kernel, "echo('x')")[:1] == ["ServerStopped: alpha: is disabled"]
+
+
+def test_what_was_disabled_here_stays_so_when_everything_is_loaded(started: Start) -> None:
+    kernel = started({"alpha": demo()}, IPYMCP_TRUST="all")
+    run(kernel, LOAD + "%mcp load\n%mcp disable alpha;")
+    assert run(kernel, "%mcp load").stderr == "ipymcp: alpha is disabled in this notebook: %mcp enable alpha\n"
+    assert states(kernel) == {"alpha": "disabled"}
+    run(kernel, "%mcp load alpha;")
+    assert states(kernel) == {"alpha": "ready"}
+
+
+def test_a_listing_counts_what_policy_hides(started: Start) -> None:
+    kernel = started()
+    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\n%mcp policy deny alpha.echo;")
+    listed = run(kernel, "%mcp tools alpha.echo").text or ""
+    assert listed.splitlines()[-1] == "1 not shown: %mcp policy says why"

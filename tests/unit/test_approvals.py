@@ -14,7 +14,7 @@ from ipymcp.policy.approvals import Approvals, Wish
 from ipymcp.policy.policy import Policy
 from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion
 from ipymcp.policy.remembered import Remembered
-from ipymcp.policy.rules import Rights, Rule
+from ipymcp.policy.rules import Caller, Rights, Rule
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.state.db import Database
@@ -36,9 +36,9 @@ class Asked:
         self.questions.append(question)
         return self._answers.pop(0)
 
-    async def want(self, *tools: str, turn: str = "") -> list[str]:
+    async def want(self, *tools: str, turn: str = "", caller: Caller = "model") -> list[str]:
         """Want these at once, and give those that may be called; what policy allows already is not asked about."""
-        wishes = [Wish(entry(tool), RIGHTS, "model", turn, b"{}") for tool in tools]
+        wishes = [Wish(entry(tool), RIGHTS, caller, turn, b"{}") for tool in tools]
         outcomes = await asyncio.gather(*map(self._want, wishes), return_exceptions=True)
         return [tool for tool, outcome in zip(tools, outcomes, strict=True) if outcome is None]
 
@@ -96,6 +96,20 @@ def test_what_is_denied_stays_so_when_a_whole_server_is_allowed(database: Databa
         assert await asked.want("write", "erase", "delete") == ["write"]
         asked.policy.say(Rule("fs.*", "allow", "this notebook"))
         assert await asked.want("erase", "delete") == ["erase", "delete"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("answer", ["notebook", "server", "always", "never"])
+def test_an_answer_is_about_the_calls_of_whoever_asked(database: Database, answer: ApprovalAnswer) -> None:
+    async def test() -> None:
+        asked = Asked(database, answer, "no", "once")
+        asked.policy.say(Rule("fs.*", "ask", "this notebook"))
+        first = await asked.want("read", caller="user")
+        assert await asked.want("read", caller="user") == first
+        assert await asked.want("read") == []
+        assert await asked.want("read", caller="app") == ["read"]
+        assert len(asked.questions) == 3
 
     run(test)
 

@@ -202,7 +202,7 @@ def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
     watched = Discovery(str(folder))
     assert watched.changes() == []
     assert list(watched.read().servers)[:1] == ["a"]
-    watched.watch(explicit)
+    watched.named(explicit)
     assert watched.changes() == []
 
     define(folder / ".mcp.json", "b")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_HELP = """Show the panel: servers, tools with forms, resources, prompts, calls and logs.
+_HELP = """Show the panel: servers, tools with forms, calls and logs.
 
     %mcp panel          all servers
     %mcp panel fs       the card of one; mcp.servers["fs"] shows the same
@@ -28,8 +28,8 @@ def _panel(request: Request) -> None:
 
     names = request.names
     extension = request.extension
-    shown = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
-    display(shown, raw=True)
+    shown, metadata = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
+    display(shown, metadata=metadata, raw=True)
 
 
 COMMANDS = {"panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _HELP, _panel)}

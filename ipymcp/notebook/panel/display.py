@@ -12,20 +12,24 @@ if TYPE_CHECKING:
 __all__ = ["card", "panel"]
 
 
-def panel(extension: Extension) -> dict[str, Any]:
-    """The panel of all servers, by MIME type."""
-    return {**extension.panel.mcp.servers._repr_mimebundle_(), **_live(extension)}
+def panel(extension: Extension) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The panel of all servers, by MIME type, and metadata."""
+    return _with_widget(extension, extension.panel.mcp.servers._repr_mimebundle_())
 
 
-def card(extension: Extension, server: Server) -> dict[str, Any]:
-    """The card of one, by MIME type."""
-    return {**server._repr_mimebundle_(), **_live(extension, server.name)}
+def card(extension: Extension, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The card of one, by MIME type, and metadata."""
+    return _with_widget(extension, server._repr_mimebundle_(), server.name)
 
 
-def _live(extension: Extension, server: str = "") -> dict[str, Any]:
-    """The widget, where there is a kernel: a terminal has none."""
+def _with_widget(
+    extension: Extension, tables: dict[str, Any], server: str = ""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The widget beside what is shown without, where there is a kernel: a terminal has none."""
     if not hasattr(extension.ip, "kernel") or importlib.util.find_spec("anywidget") is None:
-        return {}
+        return tables, {}
     from ipymcp.notebook.panel.widget import PanelWidget
 
-    return PanelWidget(extension.panel, server).bundle
+    widget: Any = PanelWidget(extension.panel, server)
+    live, metadata = widget._repr_mimebundle_()
+    return {**live, **tables}, metadata

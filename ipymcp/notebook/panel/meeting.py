@@ -34,25 +34,28 @@ class Meeting(Struct, frozen=True):
         folder: Private; the socket lies in it.
         socket: The socket's path, where nothing is yet.
         file: Names it.
+        pid: Of the process that serves it; one that was forked from it takes nothing away.
     """
 
     folder: Path
     socket: Path
     file: Path
+    pid: int
 
     def announce(self) -> None:
         """Write the file: the socket is served."""
-        document = {"pid": os.getpid(), "started": time.time(), "version": VERSION, "ipymcp": __version__}
+        document = {"pid": self.pid, "started": time.time(), "version": VERSION, "ipymcp": __version__}
         text = json.dumps({**document, "socket": str(self.socket)})
-        temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        temporary = self.file.with_name(f"{self.file.name}.{self.pid}")
         with open(temporary, "w", opener=_private, encoding="utf-8") as file:
             file.write(text)
         temporary.replace(self.file)
 
     def end(self) -> None:
         """Take all of it away."""
-        self.file.unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.pid == os.getpid():
+            self.file.unlink(missing_ok=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def arrange(connection_file: str) -> Meeting:
@@ -69,7 +72,7 @@ def arrange(connection_file: str) -> Meeting:
     for place in _places():
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # 0700
         if len(os.fsencode(folder / "socket")) <= _LONGEST_PATH:
-            return Meeting(folder, folder / "socket", file_of(runtime, connection_file))
+            return Meeting(folder, folder / "socket", file_of(runtime, connection_file), os.getpid())
         folder.rmdir()
     raise OSError("no folder's path is short enough for a socket")
 

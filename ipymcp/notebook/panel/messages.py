@@ -10,7 +10,7 @@ from ipymcp.errors import McpError, PolicyError
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.state.meeting import VERSION
 
-__all__ = ["VERSION", "Malformed", "Message", "Mode", "check_mode", "encoded", "finite", "sound", "text", "texts"]
+__all__ = ["VERSION", "Malformed", "Message", "Mode", "check_mode", "finite", "ready", "sound", "text", "texts"]
 
 Message: TypeAlias = dict[str, Any]
 Mode: TypeAlias = Literal["full", "run", "view"]
@@ -62,12 +62,17 @@ def texts(message: Message, key: str) -> list[str]:
     return value
 
 
-def encoded(message: Message) -> bytes:
-    """A message as one line of strict JSON."""
+def ready(message: Message) -> tuple[Message, bytes]:
+    """A message that strict JSON can say, and that as one line."""
     try:
-        return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return message, _dumped(message)
     except ValueError:
-        return json.dumps(sound(message), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        mended = sound(message)
+        return mended, _dumped(mended)
+
+
+def _dumped(message: Message) -> bytes:
+    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def sound(value: Any) -> Any:

@@ -31,6 +31,8 @@ __all__ = ["Panel", "Surroundings"]
 
 _PACE = 0.1
 """Seconds between two looks at what has changed."""
+_MOST_VIEWS = 100
+"""A cell that is run again leaves its old view behind: with more than these the oldest is let go."""
 
 
 class Surroundings(Struct, frozen=True):
@@ -124,10 +126,17 @@ class Panel:
     def _attach(self, view: View) -> None:
         self.host.desk.elsewhere = self.questions
         self.views[view] = self.spawn(self._run(view))
+        if len(self.views) > _MOST_VIEWS:
+            self.detach(next(iter(self.views)))
 
     def _heard(self, view: View, message: object) -> None:
-        if view in self.views:
-            view.heard(message)
+        task = self.views.get(view)
+        if task is None:
+            return
+        if task.done():  # the loop was stopped, and is another now
+            self.views[view] = self.spawn(self._run(view))
+            self.greeted()
+        view.heard(message)
 
     async def _run(self, view: View) -> None:
         try:

@@ -138,7 +138,7 @@ class PanelQuestions:
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         """Have the user say whether calls may be made."""
-        shown = [
+        shown: list[Message] = [
             {
                 "server": one.server,
                 "tool": one.tool,

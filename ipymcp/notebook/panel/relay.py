@@ -7,12 +7,10 @@ Nothing but the socket is made before the first view comes.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 from typing import TYPE_CHECKING, Any
-
-from ipymcp.notebook.panel.messages import Malformed, encoded
-from ipymcp.notebook.panel.state import problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +26,8 @@ __all__ = ["Relay"]
 
 _LONGEST_LINE = 8_000_000
 _MOST_VIEWS = 32
+_LAST_WORDS = 0.1
+"""Seconds in which it may read why it is let go."""
 _PATIENCE = 5.0
 """Seconds within which a view must say hello."""
 
@@ -43,16 +43,21 @@ class Relay:
     def __init__(self, panel: Callable[[], Panel], host: Host) -> None:
         self._panel = panel
         self._host = host
+        self.is_started = False
+        """Whether it serves, or cannot; not any more once the background loop was stopped."""
         self._meeting: Meeting | None = None
         self._count = 0
 
     def start(self) -> None:
         """Begin to serve, soon."""
+        self.is_started = True
         if hasattr(asyncio, "start_unix_server"):
+            atexit.register(self.close)
             self._host.loop.call(lambda: self._host.loop.spawn(self._serve(), "ipymcp-relay"))
 
     def close(self) -> None:
         """Nobody finds it any more; from any thread."""
+        atexit.unregister(self.close)
         meeting, self._meeting = self._meeting, None
         if meeting is not None:
             meeting.end()
@@ -69,7 +74,11 @@ class Relay:
             self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")
             return
         async with server:
-            await server.serve_forever()
+            try:
+                await server.serve_forever()
+            finally:
+                self.close()
+                self.is_started = False
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1
@@ -113,14 +122,14 @@ class _Connection:
         try:
             line = await self._reader.readline()
         except ValueError:  # too long: what follows cannot be told apart
-            fault = Malformed(f"a message is over {_LONGEST_LINE:,} bytes")
-            self._writer.write(encoded({"kind": "reply", "id": None, "ok": False, "error": problem(fault)}) + b"\n")
+            view.refuse(f"a message is over {_LONGEST_LINE:,} bytes")
+            await asyncio.sleep(_LAST_WORDS)
             return False
         if not line.endswith(b"\n"):
             return False
         message = _decoded(line)
         if (answer := self._redirects.heard(message)) is not None:  # the server's own word, not the view's
-            self._writer.write(encoded(answer) + b"\n")
+            self._writer.write(json.dumps(answer).encode() + b"\n")
         else:
             self._panel.receive(view, message)
         return True
@@ -153,12 +162,12 @@ def _decoded(line: bytes) -> Any:
 
 def _arranged() -> Meeting | None:
     """Where to serve; None where Jupyter did not start this kernel."""
-    from ipykernel.connect import get_connection_file
-
     from ipymcp.notebook.panel.meeting import arrange
 
     try:
+        from ipykernel.connect import get_connection_file
+
         connection_file = get_connection_file()
-    except RuntimeError:
+    except (ImportError, RuntimeError):
         return None
     return arrange(connection_file)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.panel.messages import Message
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.offers import Kind
@@ -43,6 +44,7 @@ class Shown:
         self._host = host
         self._is_own = is_own
         self._keys: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._disabled: dict[str, tuple[Catalog, object, int]] = {}
         self._looked: dict[str, Client] = {}
         """The connections whose resources and prompts were listed, by server."""
 
@@ -76,11 +78,19 @@ class Shown:
                 session.error, session.last_error, rules,
             )  # fmt: skip
             if self._is_news("servers", name, key):
-                self._put("servers", name, server_row(session, alias, disabled_tools(host, session)))
+                self._put("servers", name, server_row(session, alias, self._count_disabled(session, rules)))
             if session.client is not None and self._looked.get(name) is not session.client:
                 self._looked[name] = session.client
                 session.spawn(_list_offers(session, session.client), "panel")
         self._keep("servers", sessions.keys())
+
+    def _count_disabled(self, session: ServerSession, rules: object) -> int:
+        """How many of its tools are switched off, counted once for these tools and rules."""
+        known = self._disabled.get(session.name)
+        if known is None or known[0] is not session.catalog or known[1] is not rules:
+            known = session.catalog, rules, disabled_tools(self._host, session)
+            self._disabled[session.name] = known
+        return known[2]
 
     def _look_at_calls(self) -> None:
         latest = time.monotonic() - _SHOW_AFTER
@@ -107,7 +117,9 @@ class Shown:
         for name in gone:
             del self.rows[part][name]
             self._keys.pop((part, name), None)
-            self._looked.pop(name, None)
+            if part == "servers":
+                self._looked.pop(name, None)
+                self._disabled.pop(name, None)
         self.version += bool(gone)
 
 

@@ -14,6 +14,8 @@ from ipymcp.runtime.states import State
 from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.errors import McpError
     from ipymcp.notebook.panel.messages import Message
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
 
-__all__ = ["call_row", "disabled_tools", "problem", "server_row", "tool_details", "tool_row", "where"]
+__all__ = ["call_row", "disabled_tools", "problem", "server_row", "tool_details", "tool_rows", "where"]
 
 _LONGEST_TEXT = 20_000
 _LONGEST_ABOUT = 2_000
@@ -109,15 +111,21 @@ def disabled_tools(host: Host, session: ServerSession) -> int:
     return sum(filters.forbidding(entry) is not None for entry in session.catalog.tools.values())
 
 
-def tool_row(host: Host, session: ServerSession, entry: ToolEntry) -> Message:
-    """One tool, as a list shows it."""
-    policy, definition, full = host.guard.policy, entry.definition, f"{entry.server}.{entry.name}"
+def tool_rows(host: Host, session: ServerSession, entries: Iterable[ToolEntry]) -> list[Message]:
+    """Tools of one server, as a list shows them."""
+    found: dict[str, list[str]] = {}
+    for finding in host.guard.findings.get(session.name, ()):
+        found.setdefault(finding.tool, []).append(visible(f"{finding.where}: {finding.what}"))
+    return [_tool_row(host, session, one, found.get(f"{one.server}.{one.name}", [])) for one in entries]
+
+
+def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: list[str]) -> Message:
+    policy, definition = host.guard.policy, entry.definition
     known = hints(entry, session.rights)
     if known.get("readOnlyHint") is True:  # what only reads destroys nothing, whatever else is said
         known.pop("destructiveHint", None)
         known.pop("idempotentHint", None)
     badges = [{"text": text, "kind": kind} for key, value, text, kind in _BADGES if known.get(key) is value]
-    found = [finding for finding in host.guard.findings.get(session.name, ()) if finding.tool == full]
     return {
         "server": entry.server,
         "name": entry.name,
@@ -128,7 +136,7 @@ def tool_row(host: Host, session: ServerSession, entry: ToolEntry) -> Message:
         "decision": policy.verdict(entry, session.rights, "user").decision,
         "disabled": policy.filters.forbidding(entry) is not None,
         "changed": host.guard.pinning.has_changed(session.rights.digest, entry.name),
-        "findings": [visible(f"{finding.where}: {finding.what}") for finding in found[:_MOST_FINDINGS]],
+        "findings": findings[:_MOST_FINDINGS],
     }
 
 
@@ -137,7 +145,7 @@ def tool_details(host: Host, session: ServerSession, entry: ToolEntry) -> Messag
     definition = entry.definition
     output = wire.loads(definition.outputSchema) if len(definition.outputSchema) else None
     return {
-        **tool_row(host, session, entry),
+        **tool_rows(host, session, [entry])[0],
         "description": _text(definition.description),
         "schema": wire.loads(definition.inputSchema),
         "output_schema": output,

@@ -9,7 +9,7 @@ from ipymcp.errors import McpError
 from ipymcp.notebook.panel.code import magic, python
 from ipymcp.notebook.panel.messages import Malformed, Message, sound, text
 from ipymcp.notebook.panel.preview import preview, prompt_preview
-from ipymcp.notebook.panel.state import problem, tool_details, tool_row
+from ipymcp.notebook.panel.state import problem, tool_details, tool_rows
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.prompts import prompt
 from ipymcp.tools.resources import Resource
@@ -37,8 +37,11 @@ async def _tools(panel: Panel, view: View, message: Message) -> list[Message]:
     host = panel.host
     server = message.get("server")
     sessions = [*host.sessions.values()] if server is None else [host.find(text(message, "server"))]
-    found = [(session, entry) for session in sessions for entry in session.catalog.tools.values()]
-    return await asyncio.to_thread(lambda: [tool_row(host, session, entry) for session, entry in found])
+
+    def rows() -> list[Message]:
+        return [row for one in sessions for row in tool_rows(host, one, one.catalog.tools.values())]
+
+    return await asyncio.to_thread(rows)
 
 
 async def _tool(panel: Panel, view: View, message: Message) -> Message:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipymcp.errors import McpError
-from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, Mode, check_mode, encoded
+from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, Mode, check_mode, ready
 from ipymcp.notebook.panel.state import problem
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.version import __version__
@@ -98,6 +98,10 @@ class View:
             self._begin(message)
         return None  # other kinds are of versions to come
 
+    def refuse(self, why: str) -> None:
+        """It said what cannot even be read."""
+        self._refuse(None, Malformed(why))
+
     def _greet(self, message: Message) -> None:
         wants, server, version = message.get("wants"), message.get("server"), message.get("version")
         self._parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
@@ -117,8 +121,8 @@ class View:
 
     def _begin(self, message: Message) -> None:
         number = message.get("id")
-        if not isinstance(number, int | str) or isinstance(number, bool):
-            return self._refuse(None, Malformed("an intent needs an id, a number or a text"))
+        if not isinstance(number, int) or isinstance(number, bool):
+            return self._refuse(None, Malformed("an intent needs an id, a number"))
         if not self.is_greeted:
             return self._refuse(number, Malformed("say hello first"))
         if len(self._intents) >= _MOST_INTENTS:
@@ -128,7 +132,7 @@ class View:
         task.add_done_callback(self._intents.discard)
         return None
 
-    async def _do(self, number: int | str, message: Message) -> None:
+    async def _do(self, number: int, message: Message) -> None:
         try:
             verb = message.get("do")
             act = self._panel.verbs.get(verb) if isinstance(verb, str) else None
@@ -143,16 +147,16 @@ class View:
         else:
             self.say({"kind": "reply", "id": number, "ok": True, "value": value})
 
-    def _refuse(self, number: int | str | None, error: McpError) -> None:
+    def _refuse(self, number: int | None, error: McpError) -> None:
         self.say({"kind": "reply", "id": number, "ok": False, "error": problem(error)})
 
     # -- saying -------------------------------------------------------------------------------------------------------
 
     def say(self, message: Message) -> None:
         """Tell it something, once, in order."""
-        line = encoded(message)
-        self._waiting.append((message, line))
-        self._bytes += len(line)
+        made = ready(message)
+        self._waiting.append(made)
+        self._bytes += len(made[1])
         if len(self._waiting) > _MOST_WAITING or self._bytes > _MOST_BYTES:
             self._panel.detach(self)
         self._wake.set()
@@ -166,6 +170,8 @@ class View:
 
     async def run(self) -> None:
         """Send what there is to send, for as long as it is attached."""
+        self._wake = asyncio.Event()  # the loop may be another than before
+        self._wake.set()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -178,11 +184,10 @@ class View:
 
     async def _send_update(self) -> None:
         if update := self._update():
-            await self.carrier.carry(update, encoded(update))
+            await self.carrier.carry(*ready(update))
         for server, reader in [*self.logs.items()]:
             if lines := reader.read():
-                batch = {"kind": "log", "server": server, **lines}
-                await self.carrier.carry(batch, encoded(batch))
+                await self.carrier.carry(*ready({"kind": "log", "server": server, **lines}))
 
     def _update(self) -> Message | None:
         """A snapshot where one is due, else a patch where something has changed."""

@@ -59,12 +59,6 @@ class PanelWidget(anywidget.AnyWidget):
             # Else a click would wait for the main shell, where we last published, and so for the cell that runs there.
             comm._reply_subshell_for = _own_shell
 
-    @property
-    def bundle(self) -> dict[str, Any]:
-        """What shows it, where there are widgets."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view}
-
     # -- as a carrier -------------------------------------------------------------------------------------------------
 
     async def carry(self, message: Message, line: bytes) -> None:
@@ -90,8 +84,6 @@ class PanelWidget(anywidget.AnyWidget):
             self._tell({"kind": "library"}, [_library()[1]])
             return
         if self._view is None:
-            if kind != "hello":
-                return
             self._view = self._panel.attach(self)
         self._panel.receive(self._view, content)
 

@@ -1,0 +1,557 @@
+"""The panel's side in the kernel, without a kernel: what views are shown, and what they may do. Real servers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import ipymcp
+from ipymcp import Mcp, ToolResult
+from ipymcp.masking import masks
+from ipymcp.notebook.panel.panel import Panel, Surroundings
+from ipymcp.notebook.panel.preview import preview
+from ipymcp.runtime.interaction import Answer, LoginQuestion, UrlQuestion
+from tests.environments import ROOT, server_command
+from tests.panels import DirectView, Message
+
+NAMED = str(ROOT / "tests" / "servers" / "named.py")
+HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+Definition = Mapping[str, Any]
+
+
+def command(*words: str) -> Definition:
+    return {"command": words[0], "args": list(words[1:])}
+
+
+def named(*tools: Message) -> Definition:
+    return command(sys.executable, NAMED, *(json.dumps(tool) for tool in tools))
+
+
+class Notebook:
+    """What a notebook would be to a panel."""
+
+    def __init__(self, mcp: Mcp) -> None:
+        self.mcp = mcp
+        self.mode: Any = "full"
+        self.panel = Panel(mcp, Surroundings(lambda: self.mode, lambda: "mcp", "one life"))
+
+    def view(self, **hello: Any) -> DirectView:
+        view = DirectView(self.panel)
+        view.hello(**hello)
+        return view
+
+
+Open = Callable[..., Notebook]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    """A notebook with these servers."""
+    hosts: list[Mcp] = []
+
+    def start(**servers: Definition) -> Notebook:
+        mcp = ipymcp.connect(servers).__enter__()
+        hosts.append(mcp)
+        return Notebook(mcp)
+
+    yield start
+    for mcp in hosts:
+        mcp.close()
+
+
+@pytest.fixture
+def demo(opened: Open) -> Notebook:
+    return opened(demo=command(*server_command("demo")))
+
+
+@pytest.fixture
+def own(opened: Open) -> Notebook:
+    return opened(own=command(*server_command("misbehaving")))
+
+
+def quiet(view: DirectView, seconds: float = 0.5) -> None:
+    """Hear what comes until nothing has for a while."""
+    count = -1
+    while count != len(view.heard):
+        count = len(view.heard)
+        with pytest.raises(TimeoutError):
+            view.listen(lambda: False, seconds)
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_hello_is_answered_by_hello_and_a_snapshot(demo: Notebook) -> None:
+    view = DirectView(demo.panel)
+    hello = view.hello()
+
+    version = ipymcp.__version__
+    life = {"mode": "full", "namespace": "mcp", "kernel": "one life"}
+    assert hello == {"kind": "hello", "version": 1, "ipymcp": version, **life}
+    view.until(
+        lambda state: all(state["servers"]["demo"][kind] for kind in ("prompts", "resources"))
+    )  # listed because somebody looks
+    row = view.state["servers"]["demo"]
+    assert time.time() - 60 < row.pop("since") < time.time()
+    assert row.pop("pid") == demo.mcp.servers["demo"].pid
+    assert row.pop("where").startswith(sys.executable)
+    assert row.pop("instructions").startswith("A server to try MCP on.")
+    assert row == {
+        **{"name": "demo", "alias": "demo", "state": "ready", "lazy": False, "transport": "stdio"},
+        **{"era": "stateless", "version": "1.0.0", "source": "script", "calls": 0, "tools": 5, "resources": 3},
+        **{"prompts": 1, "disabled_tools": 0, "error": None},
+        "capabilities": ["completions", "logging", "prompts", "resources", "tools"],
+    }
+
+
+def test_a_change_is_a_patch_and_nothing_is_sent_while_nothing_changes(demo: Notebook) -> None:
+    view = demo.view()
+    quiet(view)
+    before = len(view.heard)
+
+    quiet(view, 1.5)
+    assert len(view.heard) == before, view.heard[before:]
+
+    demo.mcp.stop("demo")
+    view.until(lambda state: state["servers"]["demo"]["state"] == "stopped")
+    assert {one["kind"] for one in view.heard[before:]} == {"patch"}
+
+
+def test_patches_come_at_most_ten_times_a_second(own: Notebook) -> None:
+    view = own.view()
+    began = time.monotonic()
+    while time.monotonic() - began < 1.5:
+        own.mcp.own.echo("again")
+    quiet(view)
+
+    assert 2 <= len(view.of_kind("patch")) <= 10 * (time.monotonic() - began)
+    assert view.state["servers"]["own"]["calls"] > 100
+
+
+def test_a_server_that_comes_and_one_that_goes_are_seen(demo: Notebook) -> None:
+    view = demo.view()
+    demo.mcp.load({"second": named({"name": "a"})})
+    view.until(lambda state: state["servers"].get("second", {}).get("state") == "ready")
+    demo.mcp.unload("demo")
+    view.until(lambda state: [*state["servers"]] == ["second"])
+
+
+def test_a_card_hears_of_its_own_server_alone(opened: Open) -> None:
+    notebook = opened(one=named({"name": "a"}), other=named({"name": "b"}))
+    card = notebook.view(server="one")
+    notebook.mcp.stop("other")
+    notebook.mcp.stop("one")
+    card.until(lambda state: state["servers"]["one"]["state"] == "stopped")
+    assert [*card.state["servers"]] == ["one"]
+
+
+def test_a_call_that_runs_is_shown_with_its_progress(own: Notebook) -> None:
+    view = own.view()
+    call = own.mcp.own.progress.submit(interval=0.05, count=0)
+    view.until(lambda state: any(row["progress"] for row in state["calls"].values()))
+    row = view.state["calls"][str(call.number)]
+
+    assert row["progress"]["message"].startswith("step ")
+    assert (row["server"], row["tool"], row["caller"], row["where"]) == ("own", "progress", "user", "notebook")
+    call.cancel()
+    view.until(lambda state: not state["calls"])
+
+
+def test_secrets_are_masked_and_strangers_text_is_made_visible(opened: Open) -> None:
+    masks.add("hunter2-hunter2")
+    tool = {"name": "a", "description": f"{HOSTILE} hunter2-hunter2", "title": HOSTILE}
+    secret = '{"name": "b", "title": "sk-abcdefghijklmnop0123456789"}'
+    notebook = opened(own=command(sys.executable, NAMED, json.dumps(tool), secret))
+    view = notebook.view()
+    row = view.ask("tools", server="own")[0]
+
+    assert row["description"] == "<img src=x onerror=alert(1)>⟨U+202E⟩ [secret]"
+    assert row["title"] == "<img src=x onerror=alert(1)>⟨U+202E⟩"
+    assert "•••• (29 characters)" in view.state["servers"]["own"]["where"]
+    assert "hunter2-hunter2" not in json.dumps(view.heard)
+
+
+def test_why_a_server_does_not_run_is_shown_with_the_hint(opened: Open) -> None:
+    notebook = opened()
+    notebook.mcp.load({"gone": {"command": "/no/such/program"}}, wait=False)
+    view = notebook.view()
+    view.until(lambda state: state["servers"].get("gone", {}).get("state") == "error")
+    error = view.state["servers"]["gone"]["error"]
+    assert (error["type"], error["message"]) == (
+        "CommandNotFound",
+        "there is no program '/no/such/program' (looked for /no/such/program)",
+    )
+    assert error["hint"]
+
+
+# -- what may be done -------------------------------------------------------------------------------------------------
+
+
+def test_servers_are_stopped_started_disabled_and_unloaded(demo: Notebook) -> None:
+    view = demo.view()
+    for verb, state in [("stop", "stopped"), ("start", "ready"), ("disable", "disabled"), ("enable", "ready")]:
+        view.ask(verb, server="demo")
+        view.until(lambda now, state=state: now["servers"]["demo"]["state"] == state)
+    view.ask("restart", server="demo")
+    view.ask("stop_all")
+    view.until(lambda now: now["servers"]["demo"]["state"] == "stopped")
+    view.ask("start_all")
+    view.until(lambda now: now["servers"]["demo"]["state"] == "ready")
+    view.ask("unload", server="demo")
+    view.until(lambda now: not now["servers"])
+    assert view.ask("load", what=["demo"]) is None
+    view.until(lambda now: now["servers"].get("demo", {}).get("state") == "ready")
+
+
+def test_a_tool_is_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
+    view = demo.view()
+    view.ask("disable", server="demo", tool="query")
+    assert view.ask("tool", server="demo", tool="query")["disabled"]
+    view.until(lambda state: state["servers"]["demo"]["disabled_tools"] == 1)
+    refused = view.reply("call", server="demo", tool="query", arguments={"table": "penguins"})
+    assert refused["error"] == {
+        "message": "is disabled",
+        "hint": "%mcp enable demo.query",
+        "type": "PolicyError",
+    }
+    view.ask("enable", server="demo", tool="query")
+    assert view.call("demo", "query", table="penguins", limit=1)["ok"]
+
+
+def test_a_call_gives_its_number_at_once_and_its_result_later(demo: Notebook) -> None:
+    view = demo.view()
+    result = view.call("demo", "query", table="penguins", limit=2)
+    shown = result["preview"]
+
+    assert (shown["json"]["count"], shown["truncated"], shown["image"]) == (2, False, None)
+    assert shown["html"].startswith("<div") and "<table" in shown["html"]
+    assert shown["variable"] == f"mcp.results[{result['call']}]"
+    assert demo.mcp.results[result["call"]].data["count"] == 2
+    assert view.ask("history", server="demo")[0]["tool"] == "query"
+
+
+def test_an_image_is_previewed_as_one(demo: Notebook) -> None:
+    shown = demo.view().call("demo", "plot")["preview"]
+    assert '<img src="data:image/png;base64,' in shown["html"]  # with the text beside it
+    assert (shown["image"], shown["truncated"]) == (None, False)
+    [image] = demo.mcp.demo.plot().images
+    alone = {"content": [{"type": "image", "data": image.base64, "mimeType": "image/jpeg"}]}
+    result = ToolResult(json.dumps(alone).encode(), server="demo", tool="plot")
+    assert preview(result, None)["image"] == {"mime": "image/png", "data": image.base64}
+    alone["content"][0]["data"] = base64.b64encode(image.data + bytes(4_000_000)).decode()
+    result = ToolResult(json.dumps(alone).encode(), server="demo", tool="plot")
+    assert (preview(result, None)["image"], preview(result, None)["truncated"]) == (None, True)
+
+
+def test_of_a_large_result_a_part_is_shown_and_all_is_kept(own: Notebook) -> None:
+    view = own.view()
+    result = view.call("own", "big", megabytes=20)
+    assert (result["preview"]["truncated"], len(result["preview"]["text"])) == (True, 50_000)
+    assert result["preview"]["size"] > 20_000_000
+    assert len(own.mcp.results[result["call"]].text) == 20_000_000
+    assert view.call("own", "big", megabytes=20, kind="rows")["preview"]["json"] is None
+    assert max(view.sizes) < 400_000
+
+
+def test_what_is_no_json_is_sent_as_json(opened: Open) -> None:
+    notebook = opened(own=command(*server_command("misbehaving", "taint=nan,surrogate")))
+    preview = notebook.view().call("own", "echo", text="x")["preview"]
+    assert preview["json"] == {"value": None}
+
+
+def test_a_call_is_cancelled(own: Notebook) -> None:
+    view = own.view()
+    number = view.ask("call", server="own", tool="sleep", arguments={"seconds": 60})["call"]
+    view.until(lambda state: str(number) in state["calls"])
+    assert view.state["calls"][str(number)]["where"] == "panel"
+    view.ask("cancel", call=number)
+    result = view.wait(lambda one: one["kind"] == "result")
+    assert result["error"] == {"message": f"call {number} was cancelled", "hint": None, "type": "CallCancelled"}
+    assert view.reply("cancel", call=number)["error"]["message"] == f"no call {number} is running"
+
+
+def test_arguments_are_validated_all_at_once(demo: Notebook) -> None:
+    view = demo.view()
+    wrong = view.ask("validate", server="demo", tool="query", arguments={"limit": "many"})
+    assert wrong == {
+        "errors": [
+            {"path": ["limit"], "message": "expected integer, got 'many'"},
+            {"path": ["table"], "message": "is missing"},
+        ]
+    }
+    assert view.ask("validate", server="demo", tool="query", arguments={"table": "penguins"}) == {"errors": []}
+    refused = view.reply("call", server="demo", tool="query", arguments={"limit": 1})
+    assert refused["error"]["type"] == "ArgumentError"
+
+
+def test_resources_and_prompts_are_listed_and_read(demo: Notebook) -> None:
+    view = demo.view()
+    listed = view.ask("resources", server="demo")
+    assert listed["resources"][0]["uri"] == "demo://penguins.csv"
+    assert listed["templates"]
+    read = view.ask("read", server="demo", uri="demo://penguins.csv")
+    assert read["text"].startswith("species,")
+    described = next(one for one in view.ask("prompts", server="demo") if one["name"] == "describe")
+    assert described["arguments"][0]["required"]
+    shown = view.ask("prompt", server="demo", prompt="describe", arguments={"species": "Gentoo"})
+    assert shown["text"].startswith("user: ")
+    assert "Gentoo" in str(eval(shown["variable"], {"mcp": demo.mcp}))
+
+
+def test_the_memory_of_a_server_is_measured_when_asked_for(demo: Notebook) -> None:
+    memory = demo.view().ask("memory", server="demo")
+    assert memory["processes"] >= 1
+    assert 1_000_000 < memory["bytes"] < 1_000_000_000
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], Message]:
+    """Ask in a thread, and give what the view is shown."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(question)
+    pool.shutdown(wait=False)
+    view.until(lambda state: bool(state["questions"]))
+    return future, next(iter(view.state["questions"].values()))
+
+
+def login(redirected: threading.Event | None) -> LoginQuestion:
+    return LoginQuestion("far", "https://example.com/authorize?x=1", "example.com", ("read", "write"), redirected)
+
+
+def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
+    view, back = demo.view(), threading.Event()
+    future, question = asked(view, lambda: demo.panel.questions.login(login(back)))
+    assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
+    assert question["message"] == "It may then: read, write"
+    view.ask("answer", question=question["id"], action="accept")
+    view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["wait"])
+    back.set()
+    assert future.result(10) == ""
+    view.until(lambda state: not state["questions"])
+
+
+def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:
+    view = demo.view()
+    future, question = asked(view, lambda: demo.panel.questions.login(login(None)))
+    view.ask("answer", question=question["id"], action="accept")
+    view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["fill"])
+    [pasted] = view.state["questions"]
+    assert view.ask("answer", question=pasted, action="accept", content={})["errors"]
+    view.ask("answer", question=pasted, action="accept", content={"address": "http://127.0.0.1/?code=1"})
+    assert future.result(10) == "http://127.0.0.1/?code=1"
+
+
+def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
+    view = demo.view()
+    future, question = asked(view, lambda: demo.panel.questions.login(login(None)))
+    view.ask("answer", question=question["id"], action="cancel")
+    assert future.result(10) is None
+    visit = UrlQuestion("far", "tool", f"Please {HOSTILE}", "https://example.com/")
+    view.until(lambda state: not state["questions"])
+    future, question = asked(view, lambda: demo.panel.questions.visit(visit))
+    assert question["message"] == "Please <img src=x onerror=alert(1)>⟨U+202E⟩"
+    assert (question["title"], question["domain"]) == ("far.tool asks you to visit an address", "example.com")
+    view.ask("answer", question=question["id"], action="decline")
+    assert future.result(10) == Answer("decline")
+
+
+def test_with_the_last_view_goes_the_question(demo: Notebook) -> None:
+    view = demo.view()
+    future, _ = asked(view, lambda: demo.panel.questions.login(login(None)))
+    view.leave()
+    assert future.result(10) is None
+
+
+# -- modes, and what is no message ------------------------------------------------------------------------------------
+
+VERBS = {
+    "view": {"logs", "tools", "tool", "history"},
+    "run": {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "answer"},
+    "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
+    | {"load", "known", "memory"},
+}
+
+
+@pytest.mark.parametrize("mode", ["view", "run", "full"])
+def test_the_kernel_enforces_the_mode(demo: Notebook, mode: str) -> None:
+    demo.mode = mode
+    view = demo.view()
+    allowed = {"view": VERBS["view"], "run": VERBS["view"] | VERBS["run"], "full": set().union(*VERBS.values())}[mode]
+
+    for verb in set().union(*VERBS.values()):
+        reply = view.reply(verb)  # without any field: what is let through is refused for that, or harmless
+        refused = not reply["ok"] and reply["error"]["type"] == "PolicyError"
+        assert refused == (verb not in allowed), (verb, reply)
+        if refused:
+            assert reply["error"]["message"] == f"this panel may not {verb}: its mode is {mode}"
+            assert reply["error"]["hint"] == '%config IPyMCP.panel = "full" allows it'
+
+
+def test_another_mode_counts_at_once_and_is_told(demo: Notebook) -> None:
+    view = demo.view()
+    demo.mode = "view"
+    demo.panel.tell_mode()
+    view.wait(lambda one: one["kind"] == "hello" and one["mode"] == "view")
+    assert view.reply("stop", server="demo")["error"]["type"] == "PolicyError"
+
+
+def test_a_view_of_another_version_may_only_look(demo: Notebook) -> None:
+    view = demo.view(version=2)
+    assert view.of_kind("hello")[0]["mode"] == "view"
+    assert view.reply("stop", server="demo")["error"]["type"] == "PolicyError"
+    assert view.ask("tools")
+
+
+@pytest.mark.parametrize("message", [None, 7, "hello", [], [{"kind": "hello"}]])
+def test_what_is_no_object_is_answered_by_an_error(demo: Notebook, message: object) -> None:
+    view = demo.view()
+    view.send(message)
+    reply = view.wait(lambda one: one["kind"] == "reply")
+    fault = {"message": "a message is a JSON object", "hint": None, "type": "Malformed"}
+    assert reply == {"kind": "reply", "id": None, "ok": False, "error": fault}
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "said"),
+    [
+        ("fly", {}, "there is no verb 'fly'"),
+        (["start"], {}, "there is no verb \"['start']\""),
+        ("start", {}, "'start' needs 'server', a text"),
+        ("start", {"server": "nobody"}, "there is no server 'nobody'"),
+        ("start", {"server": {"a": 1}}, "'start' needs 'server', a text"),
+        ("tool", {"server": "demo", "tool": "nothing"}, "there is no tool 'nothing'"),
+        ("call", {"server": "demo", "tool": "query", "arguments": [1]}, "'call' needs 'arguments', an object"),
+        ("load", {"what": "demo"}, "'load' needs 'what', a list of texts"),
+        ("load", {"what": []}, "'load' needs 'what', a list of names"),
+        ("cancel", {"call": "all"}, "no call all is running"),
+        ("code", {"server": "demo", "tool": "query", "form": "perl"}, "'code' needs 'form', python or magic"),
+        ("logs", {"server": "demo", "on": "yes"}, "'logs' needs 'on', true or false, and 'since' is a number"),
+        ("answer", {"question": "q7"}, "that question is not open any more"),
+    ],
+)
+def test_a_malformed_intent_is_answered_and_the_panel_lives_on(
+    demo: Notebook, verb: Any, fields: Message, said: str
+) -> None:
+    view = demo.view()
+    reply = view.reply(verb, **fields)
+    assert (reply["ok"], reply["error"]["message"]) == (False, said)
+    assert view.ask("tools")
+
+
+@pytest.mark.parametrize("number", [None, "7", True, 1.5, [1]])
+def test_an_intent_without_a_number_is_answered_without_one(demo: Notebook, number: object) -> None:
+    view = demo.view()
+    view.send({"kind": "intent", "id": number, "do": "tools"})
+    reply = view.wait(lambda one: one["kind"] == "reply")
+    fault = {"message": "an intent needs an id, a number", "hint": None, "type": "Malformed"}
+    assert reply == {"kind": "reply", "id": None, "ok": False, "error": fault}
+
+
+def test_unknown_kinds_and_fields_are_ignored(demo: Notebook) -> None:
+    view = demo.view()
+    view.send({"kind": "wave", "id": 1})
+    assert view.ask("tools", colour="red")
+    assert len(view.of_kind("reply")) == 1
+
+
+# -- a view that does not keep up -------------------------------------------------------------------------------------
+
+
+def test_of_a_flood_of_log_lines_the_last_come_and_the_rest_is_counted(opened: Open) -> None:
+    notebook = opened(own=command(*server_command("misbehaving", "stderr=20000")))
+    view = notebook.view()
+    view.ask("logs", server="own", on=True)
+    began = time.monotonic()
+    log = notebook.mcp._host.sessions["own"].log
+    view.listen(lambda: log.total > 20_000, 60)
+    view.ask("logs", server="own", on=False)
+    batches = view.of_kind("log")
+
+    assert len(batches) <= 10 * (time.monotonic() - began) + 1
+    assert all(len(batch["lines"]) <= 500 for batch in batches)
+    numbers = [line["n"] for batch in batches for line in batch["lines"]]
+    assert numbers == sorted(set(numbers))
+    assert sum(batch["dropped"] for batch in batches) + len(numbers) == numbers[-1]
+    assert all(line["source"] == "stderr" for line in batches[-1]["lines"])
+
+
+def test_logs_come_to_who_asked_for_them_from_where_they_left_off(own: Notebook) -> None:
+    view, other = own.view(), own.view()
+    log = own.mcp._host.sessions["own"].log
+    view.ask("logs", server="own", on=True)
+    log.add("host", "info", f"first {HOSTILE}")
+    line = view.wait(lambda one: one["kind"] == "log")["lines"][-1]
+    assert line["text"] == "first <img src=x onerror=alert(1)>⟨U+202E⟩"
+    view.ask("logs", server="own", on=False)
+    log.add("host", "info", "second")
+    quiet(view)
+    before = len(view.heard)
+    view.ask("logs", server="own", on=True, since=line["n"])
+    lines = view.wait(lambda one: one["kind"] == "log", after=before)["lines"]
+    assert [one["text"] for one in lines] == ["second"]
+    quiet(other)
+    assert not other.of_kind("log")
+
+
+def test_a_view_that_takes_nothing_is_sent_the_newest_when_it_does(own: Notebook) -> None:
+    view = own.view()
+    quiet(view)
+    view.room.clear()
+    for _ in range(300):
+        own.mcp.own.echo("x")
+    own.mcp.stop("own")
+    before = len(view.of_kind("patch"))
+    view.room.set()
+    view.until(lambda state: state["servers"]["own"]["state"] == "stopped")
+    assert len(view.of_kind("patch")) - before <= 3
+
+
+def test_a_view_that_asks_and_never_reads_is_let_go(demo: Notebook) -> None:
+    view = demo.view()
+    view.room.clear()
+    for number in range(1500):
+        view.send({"kind": "intent", "id": number, "do": "fly"})
+    demo.mcp._host.loop.run(_nothing())
+    for _ in range(1000):
+        if view.is_left:
+            break
+        time.sleep(0.01)
+    assert view.is_left
+    assert not demo.panel.views
+
+
+async def _nothing() -> None: ...
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def test_five_thousand_tools_are_listed_within_bounds(opened: Open) -> None:
+    view = opened(many=command(sys.executable, NAMED, "--many", "5000")).view()
+    before = time.monotonic()
+    assert len(view.ask("tools")) == 5000
+    assert time.monotonic() - before < 5
+    assert max(view.sizes) < 2_500_000
+
+
+def test_two_hundred_servers_are_one_small_snapshot_and_a_change_is_smaller(opened: Open) -> None:
+    notebook = opened()
+    notebook.mcp.load({f"server_{n}": {**named({"name": "a"}), "disabled": n > 0} for n in range(200)})
+    view = notebook.view()
+    quiet(view)
+    assert len(view.state["servers"]) == 200
+    assert max(view.sizes) < 200_000
+    before = len(view.sizes)
+    notebook.mcp.stop("server_0")
+    view.until(lambda state: state["servers"]["server_0"]["state"] == "stopped")
+    assert sum(view.sizes[before:]) < 3_000
