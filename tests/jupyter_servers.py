@@ -1,10 +1,10 @@
 """Real Jupyter servers with ipymcp's extension, and views that reach kernels through them.
 
-    with started(folder) as server:
-        kernel = server.start_kernel()
-        kernel.run("%load_ext ipymcp")
-        with server.view(kernel) as view:
-            view.hello()
+with started(folder) as server:
+    kernel = server.start_kernel()
+    kernel.run("%load_ext ipymcp")
+    with server.view(kernel) as view:
+        view.hello()
 """
 
 from __future__ import annotations
@@ -74,12 +74,13 @@ class JupyterServer:
         """A browser that is not logged in."""
         return httpx.Client(base_url=self.url, headers=headers, timeout=30)
 
-    def browser(self) -> httpx.Client:
+    @contextlib.contextmanager
+    def browser(self) -> Iterator[httpx.Client]:
         """One that has logged in, and has cookies."""
-        client = self.anonymous()
-        client.get("api/me", params={"token": TOKEN}).raise_for_status()
-        client.get("login?next=/")
-        return client
+        with self.anonymous() as client:
+            client.get("login").raise_for_status()  # its page sets the XSRF cookie
+            client.get("api/me", params={"token": TOKEN}).raise_for_status()
+            yield client
 
     def start_kernel(self) -> ServedKernel:
         model = self.http.post("api/kernels", json={}).raise_for_status().json()
@@ -115,6 +116,8 @@ class ServedKernel:
 
     def __init__(self, kernel_id: str, connection_file: Path) -> None:
         self.id = kernel_id
+        self.announcement = connection_file.with_name(f"ipymcp-{connection_file.name}")
+        """Says where it serves views."""
         self.client = BlockingKernelClient(connection_file=str(connection_file))
         self.client.load_connection_file()
         self.client.start_channels()
@@ -131,6 +134,14 @@ class ServedKernel:
         reply = self.client.execute_interactive(code, timeout=60, output_hook=take, allow_stdin=False)
         assert reply["content"]["status"] == "ok", reply["content"]
         return "".join(printed)
+
+    def load(self) -> None:
+        """Load ipymcp, and wait until views can come."""
+        self.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
+        deadline = time.monotonic() + 30
+        while not self.announcement.exists():
+            assert time.monotonic() < deadline, f"no {self.announcement}"
+            time.sleep(0.02)
 
     def start(self, code: str) -> None:
         """Begin a cell."""
@@ -151,6 +162,7 @@ class RelayView(View):
         try:
             request = HTTPRequest(url, headers=dict(headers), connect_timeout=20, request_timeout=20)
             self._socket = self._run(lambda: websocket_connect(request, max_message_size=100_000_000))
+            self._protocol = self._socket.protocol
         except BaseException:
             self._loop.close()
             raise
@@ -170,8 +182,7 @@ class RelayView(View):
     def listen(self, condition: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
-            left = deadline - time.monotonic()
-            message = self._run(lambda: asyncio.wait_for(self._read(), max(left, 0.001)))
+            message = self._run(lambda: asyncio.wait_for(self._read(), max(deadline - time.monotonic(), 0.001)))
             if message is None:
                 self.closed = self._socket.close_code, self._socket.close_reason
                 raise ConnectionError(f"the server has closed it: {self.closed}, {self.heard[-3:]}")
@@ -187,7 +198,8 @@ class RelayView(View):
     def close(self) -> None:
         if not self._loop.is_closed():
             self._socket.close()
-            self._run(lambda: asyncio.sleep(0.05))
+            self._protocol._abort()  # nobody reads what may still come
+            self._run(lambda: asyncio.sleep(0.02))
             self._loop.close()
 
     async def _read(self) -> Any:

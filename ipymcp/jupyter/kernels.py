@@ -88,7 +88,7 @@ class Kernels:
             raise Obstacle("left", "the kernel's socket is gone", "%reload_ext ipymcp")
         if not is_guarded(found):
             raise Obstacle(
-                "foreign", f"{found.socket} cannot be believed", "others may write there: restart the kernel"
+                "foreign", f"{found.socket} cannot be believed", "it must be yours alone: restart the kernel"
             )
         return found
 
