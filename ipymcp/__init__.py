@@ -160,6 +160,12 @@ def unload_ipython_extension(ip: Any) -> None:
     unload(ip)
 
 
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:  # pyright: ignore[reportUnusedFunction]
+    """What Jupyter's server loads, where installing ipymcp has enabled it."""
+    module = "ipymcp.jupyter.app"
+    return [{"module": module, "app": importlib.import_module(module).IpymcpServer}]
+
+
 def __getattr__(name: str) -> Any:
     if name == "mcp":
         return host()

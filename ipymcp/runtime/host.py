@@ -27,6 +27,7 @@ from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
 from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
+from ipymcp.runtime.redirects import Redirects
 from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
 from ipymcp.state.history import History
@@ -81,6 +82,7 @@ class Host:
         self.answers = Answers(self.folder, self.handlers, self.desk)
         self.history = History(lambda: self.state.database, self._later, notebook or self.folder)
         self.guard = Guard(self.loop, self.desk, lambda: self.state.database)
+        self.redirects = Redirects()
         self._calls = CallServices(self.loop, self.handlers, self.running, self.answers, self.history)
         self._services = Services(
             loop=self.loop,
@@ -95,6 +97,7 @@ class Host:
             running=self.running,
             guard=self.guard,
             store=self.state,
+            redirects=self.redirects,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)

@@ -82,7 +82,9 @@ def authorizer(definition: ServerDefinition, digest: str, user: LoginUser, servi
     given = dict(definition.auth)
     kind, scopes = given.pop("type", "oauth"), tuple(given.pop("scopes", ()))
     settings = OAuthSettings(grant="authorization_code" if kind == "oauth" else kind, scopes=scopes, **given)
-    return OAuth(url, settings, services.store.tokens, user, fetch, definition=digest)
+    is_fixed = settings.redirect_uri or settings.client_id or settings.client_metadata_url
+    opening = None if is_fixed else services.redirects.open  # a client that is registered has its addresses
+    return OAuth(url, settings, services.store.tokens, user, fetch, open_redirect=opening, definition=digest)
 
 
 def login_extension(definition: ServerDefinition) -> str | None:

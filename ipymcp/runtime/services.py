@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.reaper import Reaper
+    from ipymcp.runtime.redirects import Redirects
     from ipymcp.state.store import Store
 
 __all__ = ["Services", "Timing"]
@@ -64,6 +65,8 @@ class Services(msgspec.Struct, eq=False):
     """What may run, and what may be called."""
     store: Store
     """What outlives the kernel."""
+    redirects: Redirects
+    """Where browsers come back to after logins."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from ipymcp.config.convert import adopted, as_own
+from ipymcp.config.convert import adopted
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.dialects import normal
 from ipymcp.config.edit import edit, project_file
+from ipymcp.config.entries import changed, ours, put, standing
 from ipymcp.config.files import read_each
-from ipymcp.config.formats import definition_of
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.places import own_files, user_file
-from ipymcp.config.shapes import Written, is_name
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.names import nearest, quoted
-from ipymcp.tools.given import changed, given
+from ipymcp.tools.given import given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +60,7 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
                 word = quoted(one.name)
                 hint = f"%mcp config update {word} …, or %mcp config remove {word}"
                 raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
-            added.append(_put(one, document, source))
+            added.append(put(one, document, source))
 
     _edit(file, alter, host, project, added)
     return Imported(file, tuple(one.name for one in added), ())
@@ -81,8 +79,8 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         servers = document["mcpServers"]
         entry = _entry(name, servers, file)
         is_trusted = _is_trusted(name, document, source, host)
-        servers[name] = changed(_ours(entry, values, source), values)
-        definition = _standing(name, document, source)
+        servers[name] = changed(ours(entry, values, source), values)
+        definition = standing(name, document, source)
         if is_trusted:  # else what somebody else changed would come to be agreed to
             agreed.append(definition)
 
@@ -122,7 +120,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
             if one.name in servers and not replace:
                 notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
                 continue
-            taken.append(_put(one, document, source))
+            taken.append(put(one, document, source))
 
     if chosen:
         _edit(file, alter, host, project, taken)
@@ -140,22 +138,6 @@ def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[s
     found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
     wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
     return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
-
-
-def _put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> ServerDefinition:
-    """Write a definition; gives it as it stands then."""
-    document["mcpServers"][definition.name] = as_own(definition)
-    _add_inputs(document, definition)
-    return _standing(definition.name, document, source)
-
-
-def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
-    there = document.get("inputs")
-    inputs = cast("list[Mapping[str, Any]]", there) if isinstance(there, list) else []
-    known = {one.get("id") for one in inputs}
-    new = [dict(described) for name, described in definition.inputs.items() if name not in known]
-    if new:
-        document["inputs"] = [*inputs, *new]
 
 
 def _target(host: Host, project: bool) -> tuple[Path, Source]:
@@ -192,29 +174,10 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
     return cast("Mapping[str, Any]", entry)
 
 
-def _ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
-    """An entry, under our names where one of these values has another there, or means something else."""
-    try:
-        own, names = normal(entry, "mcpServers", source)
-    except ConfigError:  # perhaps what is to be mended
-        return entry
-    return own if names.keys() & values.keys() else entry
-
-
-def _standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
-    """A server as the document defines it; raises where that could not be read again."""
-    if not is_name(name):
-        raise ConfigError(f"{name!r} is no name of a server", hint="use a text that can be seen")
-    listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
-    inputs = {str(one.get("id")): one for one in listed}
-    written = Written(name, f"mcpServers.{name}", document["mcpServers"][name])
-    return definition_of(written, "mcpServers", source, inputs)
-
-
 def _is_trusted(name: str, document: Mapping[str, Any], source: Source, host: Host) -> bool:
     """Whether a server may run as it stands, or could not anyhow."""
     try:
-        return host.trusts(_standing(name, document, source))
+        return host.trusts(standing(name, document, source))
     except ConfigError:
         return True
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.edit import project_file
+from ipymcp.config.entries import changed
 from ipymcp.config.formats import definition_of, definitions
 from ipymcp.config.shapes import Written, is_server, no_shape, shape_of
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ipymcp.runtime.host import Host
 
-__all__ = ["changed", "given", "placed", "settings"]
+__all__ = ["given", "placed", "settings"]
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
 """The keys whose values are texts, as they were typed."""
@@ -74,21 +74,6 @@ def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[S
         hint = nearest(name, found) or "without a name, all of it is added"
         raise UnknownName(f"there is no server {name!r} in what was pasted", hint=hint)
     return [found.get(name) or next(iter(found.values())).replace(name=name)]
-
-
-def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with these values; None takes one out, and a table's are changed one by one."""
-    result = dict(entry)
-    for key, value in values.items():
-        before = result.get(key)
-        if isinstance(value, Mapping) and (before is None or isinstance(before, Mapping)):
-            table = changed(cast("Mapping[str, Any]", before or {}), cast("Mapping[str, Any]", value))
-            value = table or None
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = value
-    return result
 
 
 def _decoded(text: str) -> Any:

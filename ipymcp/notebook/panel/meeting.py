@@ -1,37 +1,30 @@
-"""Where the Jupyter server finds a kernel's socket: a private folder for it, and a file that names it.
+"""Where the Jupyter server finds a kernel's socket: a private folder for it, and the file that names it.
 
-The file lies in Jupyter's runtime folder, `ipymcp-STEM.json` beside the connection file `STEM.json`, for the user's
-eyes alone. What a killed kernel left is removed by the next.
+What that file says, and who may believe it, stands in `state/meeting.py`: the server reads it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import psutil
 from msgspec import Struct
 
-from ipymcp.notebook.panel.messages import VERSION
-from ipymcp.protocol.jsontypes import is_object
+from ipymcp.state.meeting import PREFIX, VERSION, file_of, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Meeting", "arrange", "sweep"]
+__all__ = ["Meeting", "arrange"]
 
-_PREFIX: Final = "ipymcp-"
 _LONGEST_PATH: Final = 103
 """Bytes of a unix socket's path, on every system."""
-_SLACK: Final = 5.0
-"""Seconds by which a process may seem younger than what it wrote."""
 
 
 class Meeting(Struct, frozen=True):
@@ -77,24 +70,11 @@ def arrange(connection_file: str) -> Meeting:
     runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
     sweep(runtime)
     for place in _places():
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))  # 0700
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # 0700
         if len(os.fsencode(folder / "socket")) <= _LONGEST_PATH:
-            file = runtime / f"{_PREFIX}{Path(connection_file).stem}.json"
-            return Meeting(folder, folder / "socket", file, os.getpid())
+            return Meeting(folder, folder / "socket", file_of(runtime, connection_file), os.getpid())
         folder.rmdir()
     raise OSError("no folder's path is short enough for a socket")
-
-
-def sweep(runtime: Path) -> None:
-    """Take away what kernels that are gone left."""
-    for file in runtime.glob(f"{_PREFIX}*.json"):
-        found = _read(file)
-        if found is None or _is_alive(found):
-            continue
-        file.unlink(missing_ok=True)
-        folder = Path(str(found.get("socket"))).parent
-        if folder.name.startswith(_PREFIX) and not folder.is_symlink() and _is_own(folder):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _places() -> Iterator[str]:
@@ -105,36 +85,6 @@ def _places() -> Iterator[str]:
     yield tempfile.gettempdir()
     if os.path.isdir("/tmp"):
         yield "/tmp"
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    """What a file says; None for what is none of ours, or is being written."""
-    with contextlib.suppress(OSError, ValueError):
-        document: Any = json.loads(file.read_text("utf-8"))
-        if is_object(document) and isinstance(document.get("pid"), int) and is_number(document.get("started")):
-            return document
-    return None
-
-
-def is_number(value: Any) -> bool:
-    """Whether JSON is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_alive(document: dict[str, Any]) -> bool:
-    """Whether the kernel that wrote it is there; a number may have been given to another process since."""
-    try:
-        return psutil.Process(document["pid"]).create_time() <= document["started"] + _SLACK
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
-
-
-def _is_own(folder: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return folder.stat().st_uid == os.getuid()
-    return False
 
 
 def _private(path: str, flags: int) -> int:

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ipymcp.errors import McpError, PolicyError
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.state.meeting import VERSION
 
 __all__ = ["VERSION", "Malformed", "Message", "Mode", "check_mode", "finite", "ready", "sound", "text", "texts"]
 
-VERSION: Final = 1
 Message: TypeAlias = dict[str, Any]
 Mode: TypeAlias = Literal["full", "run", "view"]
 _VIEW: Final = frozenset({"logs", "tools", "tool", "history"})

@@ -70,6 +70,7 @@ class Panel:
         self.shown = Shown(self.host, lambda call: call.number in self.calls)
         self.numbers = LogNumbers()
         self.questions = PanelQuestions(self)
+        self.host.redirects.addresses = self._callbacks
         self._watching: asyncio.Task[None] | None = None
 
     # -- from any thread ----------------------------------------------------------------------------------------------
@@ -113,6 +114,10 @@ class Panel:
         """A view wants to be shown something."""
         if self._watching is None or self._watching.done():
             self._watching = self.spawn(self._watch())
+
+    def _callbacks(self) -> list[object]:
+        """Where the user's browser may come back to after a login, the newest view's first."""
+        return [view.callback for view in reversed([*self.views]) if view.mode == "full"]
 
     def _tell_mode(self) -> None:
         for view in [*self.views]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.notebook.panel.view import View
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.redirects import Redirects
 
 __all__ = ["Relay"]
 
@@ -83,7 +84,7 @@ class Relay:
         self._count += 1
         try:
             if self._count <= _MOST_VIEWS:
-                await _Connection(self._panel(), reader, writer).serve()
+                await _Connection(self._panel(), self._host.redirects, reader, writer).serve()
         except (OSError, TimeoutError):
             pass  # it is gone, or never spoke
         finally:
@@ -96,8 +97,11 @@ class Relay:
 class _Connection:
     """One view's carrier."""
 
-    def __init__(self, panel: Panel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, panel: Panel, redirects: Redirects, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._panel = panel
+        self._redirects = redirects
         self._reader = reader
         self._writer = writer
 
@@ -123,7 +127,11 @@ class _Connection:
             return False
         if not line.endswith(b"\n"):
             return False
-        self._panel.receive(view, _decoded(line))
+        message = _decoded(line)
+        if (answer := self._redirects.heard(message)) is not None:  # the server's own word, not the view's
+            self._writer.write(json.dumps(answer).encode() + b"\n")
+        else:
+            self._panel.receive(view, message)
         return True
 
     async def carry(self, message: Message, line: bytes) -> None:

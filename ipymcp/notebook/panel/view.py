@@ -60,6 +60,8 @@ class View:
         self.is_greeted = False
         self._panel = panel
         self._picture = Picture(panel.shown)
+        self.callback: object = None
+        """Where its page's server takes the answers to logins, as it says."""
         self._version = VERSION
         self._waiting: deque[tuple[Message, bytes]] = deque()
         self._bytes = 0
@@ -98,6 +100,7 @@ class View:
     def _greet(self, message: Message) -> None:
         version = message.get("version")
         self._version = version if isinstance(version, int) else 0
+        self.callback = message.get("callback")
         self._picture.begin(message.get("wants"), message.get("server"))
         self.is_greeted = True
         self.tell()

@@ -1,0 +1,24 @@
+"""A Jupyter server with a kernel that has ipymcp, for tests that leave both as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.jupyter_servers import JupyterServer, ServedKernel, started
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with started(tmp_path_factory.mktemp("jupyter")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def kernel(server: JupyterServer) -> ServedKernel:
+    """With the demo server."""
+    kernel = server.start_kernel()
+    kernel.load()
+    kernel.run("%mcp load demo")
+    return kernel
