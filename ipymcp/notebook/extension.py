@@ -28,6 +28,8 @@ __all__ = ["Extension", "load", "unload"]
 
 _ATTRIBUTE = "_ipymcp_extension"
 _SERVER = ("ipymcp.tools.servers", "Server")
+_TARGET = "ipymcp"
+"""What pages open comms to."""
 
 
 class Extension:
@@ -59,6 +61,8 @@ class Extension:
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self._show_server)
+        if comms := _comms(ip):
+            comms.register_target(_TARGET, self._open_comm)
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
@@ -80,6 +84,8 @@ class Extension:
         ip.events.unregister("pre_run_cell", self._before_cell)
         ip.events.unregister("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.pop(".".join(_SERVER), None)
+        if comms := _comms(ip):
+            comms.unregister_target(_TARGET, self._open_comm)
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
             del self.ip.user_ns[self._bound]
@@ -125,6 +131,12 @@ class Extension:
         from ipymcp.notebook.panel.display import card
 
         return card(self, server)
+
+    def _open_comm(self, comm: object, _: object) -> None:
+        """A page whose Jupyter server has no relay to this kernel opens a panel."""
+        from ipymcp.notebook.panel.comm import opened
+
+        opened(self.panel, comm)
 
     def _before_cell(self, *_: object) -> None:
         """After `%reset` the name is bound again."""
@@ -175,6 +187,11 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
 
 _magic.needs_local_scope = True  # type: ignore[attr-defined]
 _magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+
+
+def _comms(ip: Any) -> Any:
+    """The kernel's comms; None where there are none."""
+    return getattr(getattr(ip, "kernel", None), "comm_manager", None)
 
 
 def _has_context_matchers() -> bool:

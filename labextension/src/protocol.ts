@@ -254,6 +254,8 @@ export interface ViewHello {
   wants: ("servers" | "calls" | "questions")[];
   /** For a card of one server. */
   server?: string;
+  /** Where the page's Jupyter server takes the answers to logins. */
+  callback?: string;
 }
 export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verbs[V][0] }[Verb];
 export type ToKernel = ViewHello | Intent;

@@ -9,7 +9,8 @@ import { Button, Disclosure, ProblemBox, StateMark } from "./parts";
 /** Where a server's name leads. */
 export type Go = (view: "tools" | "logs", server: string) => void;
 
-type Deed = Extract<Verb, "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login">;
+/** What can be done with a server as a whole. */
+export type Deed = Extract<Verb, "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login">;
 
 const TITLES: { [D in Deed]: string } = {
   start: "Start",
@@ -23,7 +24,7 @@ const TITLES: { [D in Deed]: string } = {
 };
 
 /** What can be done in each state; the first is what one most likely wants. */
-const DEEDS: { [State in Server["state"]]: Deed[] } = {
+export const DEEDS: { [State in Server["state"]]: Deed[] } = {
   disabled: ["enable", "unload"],
   stopped: ["start", "disable", "unload"],
   starting: ["stop"],

@@ -1,0 +1,125 @@
+/** ipymcp in JupyterLab, and in Notebook 7: a sidebar for the active notebook, commands, a menu, a line in the status bar. */
+
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ILayoutRestorer } from "@jupyterlab/application";
+import { ICommandPalette, Notification } from "@jupyterlab/apputils";
+import { URLExt } from "@jupyterlab/coreutils";
+import { INotebookTracker } from "@jupyterlab/notebook";
+import { ServerConnection } from "@jupyterlab/services";
+import { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { IStatusBar } from "@jupyterlab/statusbar";
+import { line } from "../text";
+import { addCommands } from "./commands";
+import type { Relays } from "./notebook";
+import { SIDEBAR, Sidebar } from "./sidebar";
+import { StatusItem } from "./status";
+import { NotebookViews } from "./views";
+
+const ID = "ipymcp:panel";
+const CATEGORY = "MCP";
+/** Behind Lab's own. */
+const RANK = 900;
+
+interface Settings {
+  side: "left" | "right";
+  status: boolean;
+  openOnQuestions: boolean;
+}
+
+const DEFAULTS: Settings = { side: "right", status: true, openOnQuestions: true };
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: ID,
+  description: "MCP servers of the active notebook.",
+  autoStart: true,
+  // All optional: some pages of Notebook 7 have no notebooks, and none of them has a status bar.
+  optional: [INotebookTracker, ILayoutRestorer, ICommandPalette, IStatusBar, ISettingRegistry],
+  activate,
+};
+
+async function activate(
+  app: JupyterFrontEnd,
+  tracker: INotebookTracker | null,
+  restorer: ILayoutRestorer | null,
+  palette: ICommandPalette | null,
+  statusBar: IStatusBar | null,
+  registry: ISettingRegistry | null,
+): Promise<void> {
+  if (!tracker) return;
+  const views = new NotebookViews(tracker, relays(app.serviceManager.serverSettings));
+  const sidebar = new Sidebar();
+  const open = (): void => app.shell.activateById(SIDEBAR);
+
+  const ids = addCommands(app, { current: () => views.current, open });
+  for (const command of ids) palette?.addItem({ command, category: CATEGORY });
+  views.currentChanged.connect((_, view) => sidebar.showNotebook(view));
+  sidebar.showNotebook(views.current);
+  let standing = "";
+  views.changed.connect(() => {
+    const now = views.current?.standing.is ?? "";
+    if (now !== standing) for (const id of ids) app.commands.notifyCommandChanged(id);
+    standing = now;
+  });
+
+  const settings = await settled(registry);
+  if (statusBar) addStatus(statusBar, views, open, settings);
+  views.asked.connect((_, { view, question }) => {
+    if (!settings().openOnQuestions) return;
+    if (view === views.current) return open();
+    Notification.info(`${line(view.name)}: ${line(question.title)}`, {
+      autoClose: false,
+      actions: [
+        {
+          label: "Show",
+          callback: () => {
+            app.shell.activateById(view.notebook.id);
+            open();
+          },
+        },
+      ],
+    });
+  });
+  app.shell.add(sidebar, settings().side, { rank: RANK, type: CATEGORY });
+  restorer?.add(sidebar, SIDEBAR);
+}
+
+/** Where a Jupyter server has its relays. */
+function relays(settings: ServerConnection.ISettings): Relays {
+  return (kernelId) => {
+    const path = ["ipymcp/kernels", encodeURIComponent(kernelId), "panel"];
+    const token = settings.appendToken && settings.token !== "" ? `?token=${encodeURIComponent(settings.token)}` : "";
+    return {
+      url: URLExt.join(settings.wsUrl, ...path) + token,
+      callback: new URL(URLExt.join(settings.baseUrl, "ipymcp/oauth/callback"), location.href).href,
+      WebSocket: settings.WebSocket,
+      probe: async () => {
+        const url = URLExt.join(settings.baseUrl, ...path);
+        return (await ServerConnection.makeRequest(url, {}, settings)).status;
+      },
+    };
+  };
+}
+
+function addStatus(bar: IStatusBar, views: NotebookViews, open: () => void, settings: () => Settings): void {
+  const item = new StatusItem(open);
+  bar.registerStatusItem(ID, {
+    item,
+    align: "left",
+    rank: RANK,
+    isActive: () => settings().status && Boolean(views.current?.model),
+    activeStateChanged: views.changed as never,
+  });
+  views.changed.connect(() => item.tell(views.current?.model?.store.get() ?? null));
+}
+
+/** What the user has set, always as it is now; the defaults where that cannot be read. */
+async function settled(registry: ISettingRegistry | null): Promise<() => Settings> {
+  try {
+    const loaded = await registry?.load(ID);
+    return () => ({ ...DEFAULTS, ...(loaded?.composite as Partial<Settings> | undefined) });
+  } catch {
+    return () => DEFAULTS;
+  }
+}
+
+export default plugin;

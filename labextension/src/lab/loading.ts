@@ -1,0 +1,35 @@
+/** ipymcp, loaded in a kernel by a button. */
+
+import type { Kernel, KernelMessage } from "@jupyterlab/services";
+
+export const LOAD = "%load_ext ipymcp";
+export const RELOAD = "%reload_ext ipymcp";
+export const INSTALL = "%pip install ipymcp";
+export const UPGRADE = "%pip install --upgrade ipymcp";
+
+export interface LoadProblem {
+  message: string;
+  /** A line that a cell could run against it. */
+  remedy: string | null;
+}
+
+const MISSING: LoadProblem = { message: "ipymcp is not installed in this kernel's environment.", remedy: INSTALL };
+
+/** Run the line in the kernel, once it is free; gives what went wrong. */
+export async function loaded(kernel: Kernel.IKernelConnection, code: string): Promise<LoadProblem | null> {
+  let reply: KernelMessage.IExecuteReplyMsg | undefined;
+  try {
+    reply = await kernel.requestExecute({ code, store_history: false, allow_stdin: false, stop_on_error: false }).done;
+  } catch (error) {
+    return { message: String(error), remedy: null };
+  }
+  return problemIn(reply?.content);
+}
+
+function problemIn(content: KernelMessage.IReplyErrorContent | { status: string } | undefined): LoadProblem | null {
+  if (content?.status === "ok") return null;
+  if (!content || !("ename" in content)) return { message: "The kernel was interrupted, or ended.", remedy: null };
+  const { ename, evalue } = content;
+  if (ename === "ModuleNotFoundError" && /'ipymcp'/.test(evalue)) return MISSING;
+  return { message: `${ename}: ${evalue}`, remedy: null };
+}

@@ -1,0 +1,31 @@
+import { Widget } from "@lumino/widgets";
+import { icon } from "./icon";
+import type { NotebookView } from "./notebook";
+import { NO_NOTEBOOK } from "./standing";
+import { drawWelcome } from "./welcome";
+
+export const SIDEBAR = "ipymcp-sidebar";
+const NARROWEST = "240px";
+
+/** Shows the panel of the active notebook. */
+export class Sidebar extends Widget {
+  private readonly empty = document.createElement("div");
+
+  constructor() {
+    super();
+    this.id = SIDEBAR;
+    this.title.icon = icon;
+    this.title.caption = "MCP servers";
+    Object.assign(this.node.style, { minWidth: NARROWEST, overflow: "hidden" });
+    this.node.setAttribute("role", "region");
+    this.node.setAttribute("aria-label", "MCP servers of the active notebook");
+    const nothing = (): void => undefined;
+    drawWelcome(this.empty, { load: nothing, retry: nothing, insert: nothing }).show(NO_NOTEBOOK);
+    this.showNotebook(null);
+  }
+
+  /** Show a notebook's; null for none. What was typed into another's stays there. */
+  showNotebook(view: NotebookView | null): void {
+    this.node.replaceChildren(view ? view.node : this.empty);
+  }
+}

@@ -1,0 +1,155 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { KernelTransport } from "../../src/lab/transport";
+import type { Ended, OpenWay, WayEvents } from "../../src/lab/way";
+import { PanelModel } from "../../src/panelmodel";
+import type { ToKernel } from "../../src/protocol";
+import { FakeKernel, server, stateOf } from "../fake";
+
+/** A way that a test opens, speaks over and ends. */
+class Ways {
+  readonly opened: { by: "relay" | "comm"; events: WayEvents; sent: ToKernel[]; isClosed: boolean }[] = [];
+  relay = this.by("relay");
+  comm = this.by("comm");
+
+  private by(by: "relay" | "comm"): OpenWay {
+    return (events) => {
+      const way = { by, events, sent: [] as ToKernel[], isClosed: false };
+      this.opened.push(way);
+      return { send: (message) => way.sent.push(message), close: () => (way.isClosed = true) };
+    };
+  }
+
+  get last(): (typeof this.opened)[number] {
+    const way = this.opened.at(-1);
+    if (!way) throw new Error("nothing was opened");
+    return way;
+  }
+
+  /** The kernel answers hello over the last one. */
+  greet(): void {
+    const { hello, state } = new FakeKernel(stateOf([server("fs")]));
+    this.last.events.opened();
+    this.last.events.heard(hello);
+    this.last.events.heard({ kind: "snapshot", seq: 1, state });
+  }
+}
+
+const ABSENT: Ended = { why: "absent", message: "ipymcp is not loaded in this kernel", hint: "%load_ext ipymcp" };
+
+beforeEach(() => void vi.useFakeTimers({ now: 0 }));
+afterEach(() => void vi.useRealTimers());
+
+function begun(): { ways: Ways; transport: KernelTransport; model: PanelModel } {
+  const ways = new Ways();
+  const transport = new KernelTransport(ways);
+  const model = new PanelModel(transport, { client: "sidebar" });
+  transport.connect();
+  return { ways, transport, model };
+}
+
+test("a model says hello over the relay, and has its servers", () => {
+  const { ways, transport, model } = begun();
+  expect(ways.last.sent).toEqual([]);
+  ways.greet();
+  expect(ways.last.sent).toEqual([
+    { kind: "hello", version: 1, client: "sidebar", wants: ["servers", "calls", "questions"] },
+  ]);
+  expect([transport.isReached, transport.ended]).toEqual([true, null]);
+  expect(Object.keys(model.store.get().servers)).toEqual(["fs"]);
+});
+
+test("a broken connection is tried again, ever more seldom, and then says hello again", () => {
+  const { ways, model } = begun();
+  ways.greet();
+  for (const pause of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
+    ways.last.events.ended({ why: "lost", message: "It broke." });
+    expect(model.store.get().connection).toEqual({ state: "closed", reason: "It broke." });
+    const before = ways.opened.length;
+    vi.advanceTimersByTime(pause - 1);
+    expect(ways.opened.length).toBe(before);
+    vi.advanceTimersByTime(1);
+    expect(ways.opened.length).toBe(before + 1);
+  }
+  ways.greet();
+  expect(model.store.get().connection).toEqual({ state: "open" });
+  expect(ways.last.sent.map(({ kind }) => kind)).toEqual(["hello"]);
+  ways.last.events.ended({ why: "lost", message: "It broke." });
+  const before = ways.opened.length;
+  vi.advanceTimersByTime(1000);
+  expect(ways.opened.length).toBe(before + 1);
+});
+
+test("a kernel without ipymcp is asked once more after each cell, and not besides", () => {
+  const { ways, transport } = begun();
+  ways.last.events.ended(ABSENT);
+  expect(transport.ended).toEqual(ABSENT);
+  vi.advanceTimersByTime(100_000);
+  expect(ways.opened.length).toBe(1);
+
+  transport.knock();
+  transport.knock();
+  vi.advanceTimersByTime(300);
+  expect(ways.opened.length).toBe(2);
+  ways.last.events.ended(ABSENT);
+  expect(transport.isTrying).toBe(true);
+  vi.advanceTimersByTime(1500);
+  expect(ways.opened.length).toBe(3);
+  ways.last.events.ended(ABSENT);
+  expect(transport.isTrying).toBe(false);
+  vi.advanceTimersByTime(100_000);
+  expect(ways.opened.length).toBe(3);
+});
+
+test("cells that end fast do not have it ask more than once a second", () => {
+  const { ways, transport } = begun();
+  for (let cell = 0; cell < 100; cell++) {
+    if (transport.isTrying) vi.advanceTimersByTime(50);
+    if (ways.last.isClosed === false && !transport.ended) ways.last.events.ended(ABSENT);
+    transport.knock();
+    vi.advanceTimersByTime(50);
+    while (ways.opened.length > 1 && transport.isReached) break;
+  }
+  expect(Date.now()).toBeLessThanOrEqual(10_000);
+  expect(ways.opened.length).toBeLessThanOrEqual(12);
+});
+
+test("without a relay there is a comm, and the panel says when it waits for a cell", () => {
+  const { ways, transport, model } = begun();
+  ways.last.events.ended({ why: "none", message: "This Jupyter server has no ipymcp extension." });
+  expect(ways.opened.map(({ by }) => by)).toEqual(["relay", "comm"]);
+  ways.greet();
+  expect(model.store.get().connection).toEqual({ state: "open" });
+  transport.setBusy(true);
+  expect(model.store.get().connection).toEqual({
+    state: "busy",
+    reason:
+      "a cell runs, and this Jupyter server has no relay to the kernel: answers wait for its end; " +
+      "to end a call, interrupt the kernel",
+  });
+  transport.setBusy(false);
+  expect(model.store.get().connection).toEqual({ state: "open" });
+  expect(ways.last.sent.map(({ kind }) => kind)).toEqual(["hello"]);
+});
+
+test("with a relay a busy kernel changes nothing", () => {
+  const { ways, transport, model } = begun();
+  ways.greet();
+  transport.setBusy(true);
+  expect(model.store.get().connection).toEqual({ state: "open" });
+});
+
+test("what ended, or was closed, is not heard any more", () => {
+  const { ways, transport, model } = begun();
+  const { events } = ways.last;
+  ways.greet();
+  events.ended(ABSENT);
+  events.heard({ kind: "patch", seq: 2, set: { servers: { fs: null } } });
+  expect(Object.keys(model.store.get().servers)).toEqual(["fs"]);
+  transport.connect();
+  const { last } = ways;
+  transport.close();
+  expect(last.isClosed).toBe(true);
+  last.events.ended({ why: "lost", message: "It broke." });
+  vi.advanceTimersByTime(100_000);
+  expect(ways.opened.length).toBe(2);
+});
