@@ -1,7 +1,7 @@
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["node_modules", "tests/fixtures"] },
+  { ignores: ["node_modules", "lib", "tests/fixtures"] },
   ...tseslint.configs.strict,
   {
     rules: {

@@ -3,9 +3,10 @@
 import type { Kernel } from "@jupyterlab/services";
 import type { JSONObject } from "@lumino/coreutils";
 import type { FromKernel } from "../protocol";
-import type { OpenWay } from "./way";
+import type { Ended, OpenWay } from "./way";
 
 const TARGET = "ipymcp";
+const ABSENT: Ended = { why: "absent", message: "ipymcp is not loaded in this kernel.", hint: "%load_ext ipymcp" };
 
 export function commTo(kernel: Kernel.IKernelConnection): OpenWay {
   return (events) => {
@@ -16,7 +17,7 @@ export function commTo(kernel: Kernel.IKernelConnection): OpenWay {
     };
     // A kernel that does not know the target closes it.
     comm.onClose = () => {
-      if (!isOver) events.ended({ why: "absent", message: "ipymcp is not loaded in this kernel.", hint: "%load_ext ipymcp" });
+      if (!isOver) events.ended(ABSENT);
       isOver = true;
     };
     comm.open();

@@ -5,7 +5,8 @@ import { NO_NOTEBOOK } from "./standing";
 import { drawWelcome } from "./welcome";
 
 export const SIDEBAR = "ipymcp-sidebar";
-const NARROWEST = "240px";
+/** At which all its tabs are to be read. */
+const NARROWEST = "300px";
 
 /** Shows the panel of the active notebook. */
 export class Sidebar extends Widget {

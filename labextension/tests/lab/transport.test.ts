@@ -102,15 +102,15 @@ test("a kernel without ipymcp is asked once more after each cell, and not beside
 
 test("cells that end fast do not have it ask more than once a second", () => {
   const { ways, transport } = begun();
+  ways.last.events.ended(ABSENT);
   for (let cell = 0; cell < 100; cell++) {
-    if (transport.isTrying) vi.advanceTimersByTime(50);
-    if (ways.last.isClosed === false && !transport.ended) ways.last.events.ended(ABSENT);
+    const before = ways.opened.length;
     transport.knock();
-    vi.advanceTimersByTime(50);
-    while (ways.opened.length > 1 && transport.isReached) break;
+    vi.advanceTimersByTime(100);
+    if (ways.opened.length > before) ways.last.events.ended(ABSENT);
   }
-  expect(Date.now()).toBeLessThanOrEqual(10_000);
-  expect(ways.opened.length).toBeLessThanOrEqual(12);
+  expect(ways.opened.length).toBeGreaterThan(5);
+  expect(ways.opened.length).toBeLessThanOrEqual(11);
 });
 
 test("without a relay there is a comm, and the panel says when it waits for a cell", () => {
