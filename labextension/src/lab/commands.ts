@@ -41,7 +41,7 @@ const LABELS: { [D in Deed]: [label: string, caption: string] } = {
   enable: ["Enable MCP Server\u2026", "Start a server that was disabled"],
   disable: ["Disable MCP Server\u2026", "Stop a server, and start it no more by itself"],
   trust: ["Trust MCP Server\u2026", "Decide whether a server may run"],
-  login: ["Log In to MCP Server\u2026", "Log in to a remote server"],
+  login: ["Login to MCP Server\u2026", "Log in to a remote server"],
 };
 const VIEWS: [ViewName, string][] = [
   ["tools", "Find MCP Tool"],
@@ -181,12 +181,13 @@ const nameOf = (server: Server): string => line(server.name);
 const titleOf = ({ id, server, tool }: Call): string => `${line(server)}.${line(tool)} (call ${id})`;
 
 /** Have the user choose one; null where nothing was chosen. */
-async function chosen<T>(title: string, from: T[], name: (one: T) => string): Promise<T | null> {
+async function chosen<T>(label: string, from: T[], name: (one: T) => string): Promise<T | null> {
   const items = from.map(name);
   if (!items.length) {
     Notification.info("There is nothing to choose from.");
     return null;
   }
-  const { button, value } = await InputDialog.getItem({ title: title.replace("\u2026", ""), items });
+  const title = label.replace("\u2026", "");
+  const { button, value } = await InputDialog.getItem({ title, items, okLabel: title.split(" ")[0] ?? title });
   return button.accept && value !== null ? (from[items.indexOf(value)] ?? null) : null;
 }
