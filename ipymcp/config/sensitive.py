@@ -1,4 +1,4 @@
-"""What in a definition must not be shown: credentials, and values whose names say that they are secret."""
+"""The secrets in a definition whose variables are expanded, to be masked from then on: by their name or their look."""
 
 from __future__ import annotations
 

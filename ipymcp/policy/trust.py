@@ -68,7 +68,7 @@ class Trust:
         Args:
             definitions: What is about to be started.
             agreed: The user says so in the cell: all but their secrets.
-            again: Ask about those, too, of which the user has said that they may not run.
+            again: Ask about those, too, that the user has refused, or refused a secret.
         """
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
         for definition in definitions:
@@ -77,7 +77,7 @@ class Trust:
             digest = await asyncio.to_thread(definition.digest)
             if agreed:
                 self._here.setdefault(digest, frozenset())
-            if await self._missing(definition, digest) is not None and (again or not await self._is_refused(digest)):
+            if await self._missing(definition, digest) is not None and (again or not await self._is_known(digest)):
                 files.setdefault(str(definition.source), []).append((definition, digest))
         for file, found in files.items():
             if _variable() != "none":
@@ -240,6 +240,10 @@ class Trust:
             self._here.pop(one.digest, None)
             await self._database().aexecute("UPDATE trust SET may_run = 0 WHERE digest = ?", (one.digest,))
         return gone
+
+    async def _is_known(self, digest: str) -> bool:
+        """Whether the user has been asked about a definition."""
+        return bool(await self._database().aquery("SELECT 1 FROM trust WHERE digest = ?", (digest,)))
 
     async def _is_refused(self, digest: str) -> bool:
         """Whether the user has said that a definition may not run, or has taken back that it may."""

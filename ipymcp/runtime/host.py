@@ -139,7 +139,7 @@ class Host:
             definitions: What to run.
             wait: Until each is ready or has failed.
             trusted: The user has seen them, and says so.
-            again: Ask about those, too, of which the user has said that they may not run.
+            again: Ask about those, too, that the user has refused, or refused a secret.
             lock: What their tools must be.
             originals: By name, as they were, those that the user changed in a cell: these have to be trusted.
 
@@ -187,12 +187,20 @@ class Host:
         self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
 
     async def _have_all(self, definitions: Iterable[ServerDefinition]) -> list[ServerSession]:
-        return await asyncio.gather(*map(self._have, definitions))
+        prepared = await asyncio.gather(*map(self._prepared, definitions))
+        return await asyncio.gather(*(self._have(*one) for one in prepared))
 
-    async def _have(self, definition: ServerDefinition) -> ServerSession:
+    async def _prepared(self, definition: ServerDefinition) -> tuple[ServerDefinition, str, Definitions]:
+        """A definition, its digest and, if it is lazy, what it had when it last ran, compared to its pins."""
         digest = await asyncio.to_thread(definition.digest)
-        had = await self._had(definition, digest) if definition.lazy and not definition.disabled else {}
-        # Nothing is awaited between looking and putting it there: others may load the same.
+        if definition.disabled or not definition.lazy:
+            return definition, digest, {}
+        had = await self.state.known.acatalog(digest)
+        await self.guard.pinning.compare(digest, definition.name, had.get("tools", ()), starting=False)
+        return definition, digest, had
+
+    async def _have(self, definition: ServerDefinition, digest: str, had: Definitions) -> ServerSession:
+        # Nothing is awaited before it is there: others may load the same, and those loaded together keep their order.
         old = self.sessions.get(definition.name)
         if old is not None and old.definition.replace(lazy=definition.lazy) == definition:
             if not (definition.disabled or (definition.lazy and old.is_lazy)):
@@ -214,12 +222,6 @@ class Host:
         if old is not None:
             await old.stop()
         return session
-
-    async def _had(self, definition: ServerDefinition, digest: str) -> Definitions:
-        """What a server had when it last ran, its tools compared to their pins."""
-        had = await self.state.known.acatalog(digest)
-        await self.guard.pinning.compare(digest, definition.name, had.get("tools", ()), starting=False)
-        return had
 
     def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
         """Have servers told of other folders, or with None of the usual ones, from any thread.

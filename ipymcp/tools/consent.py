@@ -22,7 +22,7 @@ _ASKERS = {"user": "You call", "model": "A model wants to call", "app": "An app 
 _MEANINGS = {
     "once": "once",
     "answer": "answer (the rest of this answer)",
-    "server": "server (all of its tools, in this notebook)",
+    "server": "server (what of its tools is not denied, in this notebook)",
     "notebook": "notebook (this tool, in this notebook)",
     "always": "always",
     "never": "never",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import warnings
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -252,7 +251,7 @@ class Mcp(Live):
 
         asked = await asyncio.to_thread(gather, what, self._host)
         for line in asked.notices:
-            logging.getLogger("ipymcp.config").warning("%s", line)
+            self._host.notices.add(line)
         definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]
         lock = read_lock(self._host.folder) if locked else None
         await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock)

@@ -41,12 +41,18 @@ class _Waiting(Generic[P, R]):
         try:
             return self._owner._loop.run(self._function(self._owner, *args, **kwargs))
         finally:
-            for notice in self._owner._host.notices.take():
-                warnings.warn(notice, UserWarning, stacklevel=2)
+            self._tell()
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The same, awaited."""
-        return await self._owner._loop.arun(self._function(self._owner, *args, **kwargs))
+        try:
+            return await self._owner._loop.arun(self._function(self._owner, *args, **kwargs))
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        for notice in self._owner._host.notices.take():
+            warnings.warn(notice, UserWarning, stacklevel=3)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"

@@ -358,7 +358,7 @@ def kernel_of_lines(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) 
         yield kernel
 
 
-def test_a_script_finds_the_same_configuration_and_logs_what_is_wrong(
+def test_a_script_finds_the_same_configuration_and_is_told_what_is_wrong(
     tmp_path: Path, start_kernel: StartKernel
 ) -> None:
     kernel = start_kernel()
@@ -377,8 +377,17 @@ def test_a_script_finds_the_same_configuration_and_logs_what_is_wrong(
         cwd=folder, env={**kernel.environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.stdout == "{'theirs': 'needs_trust', 'fs': 'ready'}\ntheirs\n"
+    wrong = f"{folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input"
+    hint = "  look there, and just before, for a missing comma, quote or bracket"
+    refused = f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"
     assert done.stderr.splitlines() == [
-        f"ipymcp.config: {folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input",
-        "  look there, and just before, for a missing comma, quote or bracket",
-        *[f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"] * 2,
+        *(f"ipymcp: {wrong}", hint, refused),
+        *(f"<string>:5: UserWarning: {wrong}", hint, refused),
     ]
+
+
+@pytest.mark.parametrize("load", ["mcp.load()", "await mcp.load.aio()"])
+def test_loading_from_python_says_what_is_wrong_with_a_file(kernel: Kernel, load: str) -> None:
+    (kernel.folder / "mcp.json").write_text("{ oops")
+    told = kernel.run(f"%load_ext ipymcp\n{load}").stderr
+    assert f"UserWarning: {kernel.folder}/mcp.json, line 1, column 7: not JSON: Unexpected end of input" in told

@@ -37,7 +37,7 @@ def test_lines_and_cells(kernel: Kernel) -> None:
     assert text(kernel, f"%%mcp call demo.query\n{body}").endswith("count: 3")
     loop = "def f(x):\n    r = %mcp call demo.echo text=$x\n    return r.text\n[f(word) for word in 'ab']"
     assert text(kernel, loop) == "['a', 'b']"
-    assert "%mcp load NAME" in done(kernel, "%mcp help").stdout
+    assert "%mcp load [NAME…]" in done(kernel, "%mcp help").stdout
     assert done(kernel, "%mcp help call").stdout == done(kernel, "%mcp call?").stdout
 
 

@@ -226,6 +226,22 @@ def test_a_tool_is_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
     assert view.call("demo", "query", table="penguins", limit=1)["ok"]
 
 
+def test_names_are_what_they_are_whatever_they_look_like(opened: Open) -> None:
+    server, tool = "<b>a[1].*</b>", f"x[2]* {HOSTILE}"
+    notebook = opened(**{server: named({"name": tool}, {"name": "x2"}), "other": named({"name": tool})})
+    view = notebook.view()
+    assert set(view.state["servers"]) == {server, "other"}
+    assert {one["name"] for one in view.ask("tools", server=server)} == {tool, "x2"}
+    assert view.call(server, tool, path="x")["preview"]["json"] == {"tool": tool, "arguments": {"path": "x"}}
+
+    view.ask("disable", server=server, tool=tool)
+    off = {(one["server"], one["name"]) for one in view.ask("tools") if one["disabled"]}
+    assert off == {(server, tool)}
+    view.ask("stop", server=server)
+    view.until(lambda state: state["servers"][server]["state"] == "stopped")
+    assert view.state["servers"]["other"]["state"] == "ready"
+
+
 def test_a_call_gives_its_number_at_once_and_its_result_later(demo: Notebook) -> None:
     view = demo.view()
     result = view.call("demo", "query", table="penguins", limit=2)

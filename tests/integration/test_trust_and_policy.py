@@ -198,7 +198,8 @@ def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(started: S
         '  │ text = "a"\n'
         "A model wants to call alpha.echo (ask alpha.echo (this notebook); the server says that it only reads):\n"
         '  │ text = "b"\n'
-        "once · server (all of its tools, in this notebook) · notebook (this tool, in this notebook) · always · never"
+        "once · server (what of its tools is not denied, in this notebook) · "
+        "notebook (this tool, in this notebook) · always · never"
         " · no\n"
         "  expected one of once, server, notebook, always, never, no\n"
         "a\nb\n"

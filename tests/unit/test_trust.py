@@ -100,6 +100,16 @@ def test_what_the_user_refused_is_asked_about_when_it_is_named_and_not_before(da
     assert len(user.asked) == 2
 
 
+def test_a_secret_that_the_user_refused_is_asked_about_when_its_server_is_named(database: Any) -> None:
+    one, user = definition(env={"TOKEN": "${secret:github}"}), User(TrustAnswer(frozenset({"fs"})))
+    trust = Trust(database, user)
+    assert may_run(trust, one) == []
+    assert may_run(trust, one, again=False) == []
+    assert len(user.asked) == 1
+    assert may_run(trust, one) == []
+    assert len(user.asked) == 2
+
+
 def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
     trust = Trust(database, User(None))
     assert may_run(trust, definition()) == []

@@ -1,7 +1,7 @@
 """The panel of one host: the views that are attached, what they are shown, the calls they made.
 
-Made when the first view comes; while none is attached nothing runs. All of it but `attach`, `receive` and `leave`
-belongs to the background loop.
+Made when the first view comes; while none is attached nothing runs. Most of it belongs to the
+background loop.
 """
 
 from __future__ import annotations

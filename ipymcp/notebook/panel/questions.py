@@ -13,10 +13,8 @@ from msgspec import Struct
 
 from ipymcp.errors import UnknownName
 from ipymcp.masking import masks
-from ipymcp.notebook.panel.messages import Malformed, texts
-from ipymcp.policy.questions import TrustAnswer
+from ipymcp.notebook.panel.answers import Wrong, action_of, approved, filled, trusted
 from ipymcp.protocol import wire
-from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
 from ipymcp.tools.sanitize import visible
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from ipymcp.notebook.panel.messages import Message
     from ipymcp.notebook.panel.panel import Panel
-    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustQuestion
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.runtime.interaction import FormQuestion, LoginQuestion, UrlQuestion
     from ipymcp.runtime.places import Place
 
@@ -48,12 +46,8 @@ class _Open(Struct, eq=False):
 
     row: Message
     read: Callable[[Message], Any]
-    """Makes the answer of a message, or raises `Malformed`; gives `_Wrong` where the user is to mend it."""
+    """Makes the answer of a message, or raises `Malformed`; gives `Wrong` where the user is to mend it."""
     outcome: Future[Any]
-
-
-class _Wrong(Struct, frozen=True):
-    errors: list[Message]
 
 
 class PanelQuestions:
@@ -89,29 +83,29 @@ class PanelQuestions:
         row = {"type": "fill", "title": f"{_asker(question)} asks", "message": question.message}
         row |= {"schema": dict(question.schema)}
         schema = ToolSchema(question.schema, server=question.server, tool=question.tool or "")
-        return self._ask(question.server, row, lambda message: _filled(message, schema), CANCELLED)
+        return self._ask(question.server, row, lambda message: filled(message, schema), CANCELLED)
 
     def visit(self, question: UrlQuestion) -> Answer:
         """Have an address visited."""
         row = {"type": "visit", "title": f"{_asker(question)} asks you to visit an address"}
         row |= {"message": question.message, "url": question.url, "domain": domain(question.url)}
-        return self._ask(question.server, row, lambda message: Answer(_action(message)), CANCELLED)
+        return self._ask(question.server, row, lambda message: Answer(action_of(message)), CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
         """Have the user log in; wait for the browser, or for the address it went to."""
         title = f"{question.server} wants you to log in"
         may = f"It may then: {', '.join(question.scopes)}" if question.scopes else ""
         row = {"type": "visit", "title": title, "message": may, "url": question.url, "domain": question.domain}
-        agreed = self._ask(question.server, row, lambda message: _action(message) == "accept", False)
+        agreed = self._ask(question.server, row, lambda message: action_of(message) == "accept", False)
         if not agreed:
             return None
         if question.redirected is None:
             row = {"type": "fill", "title": title, "message": "Log in, then paste the address here.", "schema": _PASTE}
             schema = ToolSchema(_PASTE, server=question.server, tool="")
-            pasted = self._ask(question.server, row, lambda message: _filled(message, schema), CANCELLED)
+            pasted = self._ask(question.server, row, lambda message: filled(message, schema), CANCELLED)
             return str(pasted.content["address"]) if pasted.content else None
         row = {"type": "wait", "title": title, "message": "Waiting for your browser to come back."}
-        asked = self._put(question.server, row, _action)
+        asked = self._put(question.server, row, action_of)
         while not asked.outcome.done():
             if question.redirected.wait(_LOOK):
                 self._close(asked, "accept")
@@ -134,7 +128,7 @@ class PanelQuestions:
         agreed = frozenset(one.name for one in candidates if one.is_agreed)
         wanted = frozenset((one.name, secret) for one in candidates for secret in one.secrets)
         names = frozenset(one.name for one in candidates)
-        return self._ask("", row, lambda message: _trusted(message, names, agreed, wanted), None)
+        return self._ask("", row, lambda message: trusted(message, names, agreed, wanted), None)
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         """Have the user say whether calls may be made."""
@@ -152,7 +146,7 @@ class PanelQuestions:
         several = len(shown) > 1
         title = f"May these {len(shown)} calls be made?" if several else "May this call be made?"
         row = {"type": "approve", "title": title, "message": "", "calls": shown, "answers": [*question.answers]}
-        return self._ask(question.calls[0].server, row, lambda message: _approved(message, question), None)
+        return self._ask(question.calls[0].server, row, lambda message: approved(message, question), None)
 
     # -- one question -------------------------------------------------------------------------------------------------
 
@@ -167,7 +161,7 @@ class PanelQuestions:
         if asked is None or asked.row["id"] != question:
             raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
         answer = asked.read(message)
-        if isinstance(answer, _Wrong):
+        if isinstance(answer, Wrong):
             return {"errors": answer.errors}
         self._close(asked, answer)
         return None
@@ -203,47 +197,6 @@ class PanelQuestions:
         if not asked.outcome.done():
             asked.outcome.set_result(answer)
         self._panel.host.loop.call(self._panel.shown.withdraw, asked.row["id"])
-
-
-def _action(message: Message) -> Any:
-    action = message.get("action")
-    if action not in ("accept", "decline", "cancel"):
-        raise Malformed("an answer's 'action' is accept, decline or cancel")
-    return action
-
-
-def _filled(message: Message, schema: ToolSchema) -> Answer | _Wrong:
-    action = _action(message)
-    if action != "accept":
-        return Answer(action)
-    content = message.get("content", {})
-    if not is_object(content):
-        raise Malformed("an answer's 'content' is an object")
-    complaints = schema.complaints(content)
-    if complaints:
-        return _Wrong([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
-    for each in schema.parameters:
-        if is_object(each.schema) and each.schema.get("format") == "password":
-            masks.add(str(content.get(each.name, "")))
-    return Answer("accept", schema.check(content))
-
-
-def _trusted(
-    message: Message, names: frozenset[str], agreed: frozenset[str], wanted: frozenset[tuple[str, str]]
-) -> TrustAnswer:
-    servers = frozenset(texts(message, "servers")) & names | agreed
-    pairs = message.get("secrets", [])
-    if not is_array(pairs) or not all(is_array(pair) and len(pair) == 2 for pair in pairs):
-        raise Malformed("an answer's 'secrets' is a list of pairs")
-    given = frozenset((str(server), str(secret)) for server, secret in pairs)
-    return TrustAnswer(servers, frozenset(pair for pair in given & wanted if pair[0] in servers))
-
-
-def _approved(message: Message, question: ApprovalQuestion) -> ApprovalAnswer:
-    for answer in question.answers:
-        if message.get("answer") == answer:
-            return answer
-    raise Malformed(f"an answer is one of {', '.join(question.answers)}")
 
 
 def _asker(question: FormQuestion | UrlQuestion) -> str:

@@ -145,11 +145,10 @@ class _Connection:
 
     def left(self) -> None:
         """The panel has let go of it."""
-        self._writer.transport.abort() if self._is_stuck else self._writer.close()
-
-    @property
-    def _is_stuck(self) -> bool:
-        return self._writer.transport.get_write_buffer_size() > 0
+        if self._writer.transport.get_write_buffer_size():  # it does not read: closing would wait for it
+            self._writer.transport.abort()
+        else:
+            self._writer.close()
 
 
 def _decoded(line: bytes) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import McpError
+from ipymcp.errors import McpError, UnknownName
 from ipymcp.notebook.panel.code import magic, python
 from ipymcp.notebook.panel.messages import Malformed, Message, sound, text
 from ipymcp.notebook.panel.preview import preview, prompt_preview
 from ipymcp.notebook.panel.state import problem, tool_details, tool_rows
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.names import nearest
 from ipymcp.tools.prompts import prompt
 from ipymcp.tools.resources import Resource
 from ipymcp.tools.sanitize import visible
@@ -144,7 +145,8 @@ async def _prompt(panel: Panel, view: View, message: Message) -> Message:
     name = text(message, "prompt")
     entry = session.catalog.find_prompt(name) or (await session.offers.look("prompts")).find_prompt(name)
     if entry is None:
-        raise McpError(f"there is no prompt {name!r}", server=session.name)
+        hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {session.name}"
+        raise UnknownName(f"there is no prompt {name!r}", server=session.name, hint=hint)
     result = await prompt(panel.host, entry).aio(**_arguments(message))
     return await _kept(panel, panel.host.number(), result, prompt_preview)
 

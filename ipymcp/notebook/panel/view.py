@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.errors import McpError
 from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, Mode, check_mode, ready
+from ipymcp.notebook.panel.picture import Picture
 from ipymcp.notebook.panel.state import problem
-from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Carrier", "View"]
 
-_PARTS = ("servers", "calls", "questions")
 _MOST_WAITING = 1_000
 _MOST_BYTES = 32_000_000
 """What may wait to be sent."""
@@ -59,15 +59,10 @@ class View:
         self.carrier = carrier
         self.is_greeted = False
         self._panel = panel
-        self._parts: tuple[str, ...] = _PARTS
-        self._server: str | None = None
         self.callback: object = None
         """Where its page's server takes the answers to logins, as it says."""
+        self._picture = Picture(panel.shown)
         self._version = VERSION
-        self._sent: dict[str, dict[str, Message]] = {}
-        self._sent_version = -1
-        self._wants_snapshot = False
-        self._seq = 0
         self._waiting: deque[tuple[Message, bytes]] = deque()
         self._bytes = 0
         self._intents: set[asyncio.Task[None]] = set()
@@ -83,7 +78,7 @@ class View:
     @property
     def can_answer(self) -> bool:
         """Whether it shows questions, and may answer them."""
-        return self.is_greeted and "questions" in self._parts and self.mode != "view"
+        return self.is_greeted and "questions" in self._picture.parts and self.mode != "view"
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
@@ -103,12 +98,11 @@ class View:
         self._refuse(None, Malformed(why))
 
     def _greet(self, message: Message) -> None:
-        wants, server, version = message.get("wants"), message.get("server"), message.get("version")
-        self._parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
-        self._server = server if isinstance(server, str) else None
+        version = message.get("version")
         self._version = version if isinstance(version, int) else 0
         self.callback = message.get("callback")
-        self._wants_snapshot = self.is_greeted = True
+        self._picture.begin(message.get("wants"), message.get("server"))
+        self.is_greeted = True
         self.tell()
         self._panel.greeted()
 
@@ -163,9 +157,7 @@ class View:
 
     def look(self) -> None:
         """There may be something new; at most ten times a second."""
-        if self.is_greeted and (
-            self._sent_version != self._panel.shown.version or any(map(_has_news, self.logs.values()))
-        ):
+        if self.is_greeted and (self._picture.is_old or any(map(_has_news, self.logs.values()))):
             self._wake.set()
 
     async def run(self) -> None:
@@ -183,43 +175,11 @@ class View:
                 await self._send_update()
 
     async def _send_update(self) -> None:
-        if update := self._update():
+        if update := self._picture.update():
             await self.carrier.carry(*ready(update))
         for server, reader in [*self.logs.items()]:
             if lines := reader.read():
                 await self.carrier.carry(*ready({"kind": "log", "server": server, **lines}))
-
-    def _update(self) -> Message | None:
-        """A snapshot where one is due, else a patch where something has changed."""
-        shown = self._panel.shown
-        if self._wants_snapshot:
-            shown.look()
-            self._wants_snapshot = False
-            self._sent, self._sent_version = self._scoped(), shown.version
-            self._seq += 1
-            state = {part: self._sent.get(part, {}) for part in _PARTS}
-            return {"kind": "snapshot", "seq": self._seq, "state": state}
-        if self._sent_version == shown.version:
-            return None
-        now, before = self._scoped(), self._sent
-        self._sent, self._sent_version = now, shown.version
-        changed = {part: change for part in now if (change := _difference(before.get(part, {}), now[part]))}
-        if not changed:
-            return None
-        self._seq += 1
-        return {"kind": "patch", "seq": self._seq, "set": changed}
-
-    def _scoped(self) -> dict[str, dict[str, Message]]:
-        """The rows that are its own to see."""
-        server, key = self._server, {"servers": "name"}
-        return {
-            part: {
-                name: row
-                for name, row in self._panel.shown.rows[part].items()
-                if server is None or row[key.get(part, "server")] == server
-            }
-            for part in self._parts
-        }
 
     def closed(self) -> None:
         """It is attached no more."""
@@ -231,8 +191,3 @@ class View:
 
 def _has_news(reader: LogReader) -> bool:
     return reader.has_news
-
-
-def _difference(before: dict[str, Message], now: dict[str, Message]) -> dict[str, Any]:
-    changed: dict[str, Any] = {name: row for name, row in now.items() if before.get(name) is not row}
-    return changed | {name: None for name in before if name not in now}
