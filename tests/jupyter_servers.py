@@ -79,7 +79,7 @@ class JupyterServer:
         """One that has logged in, and has cookies."""
         with self.anonymous() as client:
             client.get("login").raise_for_status()  # its page sets the XSRF cookie
-            client.get("api/me", params={"token": TOKEN}).raise_for_status()
+            client.get("api/status", params={"token": TOKEN}).raise_for_status()
             yield client
 
     def start_kernel(self) -> ServedKernel:
