@@ -75,9 +75,9 @@ class JupyterServer:
         return httpx.Client(base_url=self.url, headers=headers, timeout=30)
 
     @contextlib.contextmanager
-    def browser(self) -> Iterator[httpx.Client]:
+    def browser(self, **headers: str) -> Iterator[httpx.Client]:
         """One that has logged in, and has cookies."""
-        with self.anonymous() as client:
+        with self.anonymous(**headers) as client:
             client.get("login").raise_for_status()  # its page sets the XSRF cookie
             client.get("api/status", params={"token": TOKEN}).raise_for_status()
             yield client

@@ -17,13 +17,16 @@ import pytest
 from tests.jupyter_servers import JupyterServer, RelayView, ServedKernel, started
 from tests.servers.oauth_server import Behaviour, OAuthServer, running
 
-STRICT = {"cookie_options": {"samesite": "Strict"}}
+CONFIG = {
+    "IdentityProvider": {"cookie_options": {"samesite": "Strict"}},
+    "ServerApp": {"allow_remote_access": True},
+}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     """Whose cookies no browser sends when it comes from another site."""
-    with started(tmp_path_factory.mktemp("jupyter"), {"IdentityProvider": STRICT}) as server:
+    with started(tmp_path_factory.mktemp("jupyter"), CONFIG) as server:
         yield server
 
 
@@ -55,7 +58,7 @@ def post(server: JupyterServer, brought: dict[str, Any], *, xsrf: bool = True) -
 def test_the_page_is_the_same_for_everybody_and_changes_nothing(server: JupyterServer) -> None:
     with server.anonymous() as browser:
         page = browser.get("ipymcp/oauth/callback", params={"code": "the-code", "state": "the-state"})
-        assert page.status_code == 200 and not page.cookies
+        assert page.status_code == 200 and "set-cookie" not in page.headers
         assert page.text == browser.get("ipymcp/oauth/callback").text
         assert page.headers["cache-control"] == "no-store"
         assert page.headers["referrer-policy"] == "no-referrer"
@@ -107,3 +110,15 @@ def test_an_answer_of_another_issuer_is_refused_by_the_kernel(server: JupyterSer
         view.until(lambda state: bool(state["servers"]["docs"]["error"]))
         assert "names another issuer" in view.state["servers"]["docs"]["error"]["message"]
         assert post(server, brought) == 404
+
+
+def test_it_works_behind_a_proxy_that_speaks_tls(server: JupyterServer) -> None:
+    """The browser's origin is https and another host's; the proxy hands the Host header on, as JupyterHub's does."""
+    with server.browser(Host="hub.example") as browser:
+        assert browser.get("ipymcp/oauth/callback?code=c&state=s").status_code == 200
+        headers = {"Origin": "https://hub.example", "X-XSRFToken": browser.cookies["_xsrf"]}
+        taken = browser.post("ipymcp/oauth/redirected", json={"code": "c", "state": "s"}, headers=headers)
+        assert (taken.status_code, taken.json()["message"]) == (404, "no login of a notebook is waiting for this")
+        evil = {**headers, "Origin": "https://evil.example"}
+        refused = browser.post("ipymcp/oauth/redirected", json={"code": "c", "state": "s"}, headers=evil)
+        assert refused.status_code in (403, 404) and "waiting" not in refused.text

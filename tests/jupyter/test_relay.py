@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 from tornado.websocket import WebSocketClosedError
 
 from tests.jupyter_servers import TOKEN, JupyterServer, ServedKernel, memory, started
@@ -296,6 +297,20 @@ def test_of_a_view_that_does_not_read_nothing_is_read_either(server: JupyterServ
         view.listen(lambda: len(view.heard) > 500, 30)
         assert sent() > amount + 10_000_000
     assert [one["n"] for one in view.heard] == list(range(len(view.heard)))
+
+
+def test_a_view_that_answers_no_pings_is_let_go_and_one_that_does_stays(tmp_path: Path) -> None:
+    with started(tmp_path, {"ServerApp": {"tornado_settings": {"ws_ping_interval": 300}}}) as server:
+        kernel = server.start_kernel()
+        kernel.load()
+        with server.view(kernel) as silent, server.view(kernel) as view:
+            silent.hello()  # from now on it does nothing at all
+            view.hello()
+            with pytest.raises(TimeoutError):
+                view.listen(lambda: False, 2)
+            view.ask("history")
+            silent.until_closed(10)
+            assert silent.closed is not None
 
 
 def test_the_server_holds_nothing_of_views_that_are_gone(server: JupyterServer, kernel: ServedKernel) -> None:
