@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import httpx
@@ -75,11 +76,11 @@ class JupyterServer:
         return httpx.Client(base_url=self.url, headers=headers, timeout=30)
 
     @contextlib.contextmanager
-    def browser(self) -> Iterator[httpx.Client]:
+    def browser(self, **headers: str) -> Iterator[httpx.Client]:
         """One that has logged in, and has cookies."""
-        with self.anonymous() as client:
+        with self.anonymous(**headers) as client:
             client.get("login").raise_for_status()  # its page sets the XSRF cookie
-            client.get("api/me", params={"token": TOKEN}).raise_for_status()
+            client.get("api/status", params={"token": TOKEN}).raise_for_status()
             yield client
 
     def start_kernel(self) -> ServedKernel:
@@ -120,8 +121,8 @@ class ServedKernel:
         """Says where it serves views."""
         self.client = BlockingKernelClient(connection_file=str(connection_file))
         self.client.load_connection_file()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.start_channels(hb=False)  # a heart that beats slowly is no dead one
+        self._wait_until_it_is_heard()
 
     def run(self, code: str) -> str:
         """Run a cell, and give what it printed; its error is one here."""
@@ -140,8 +141,17 @@ class ServedKernel:
         self.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
         deadline = time.monotonic() + 30
         while not self.announcement.exists():
-            assert time.monotonic() < deadline, f"no {self.announcement}"
+            assert time.monotonic() < deadline, f"no {self.announcement}: {self.run('%mcp')}"
             time.sleep(0.02)
+
+    def _wait_until_it_is_heard(self) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            self.client.kernel_info()
+            with contextlib.suppress(Empty):
+                self.client.get_iopub_msg(timeout=1)
+                return
+            assert time.monotonic() < deadline, "the kernel does not answer"
 
     def start(self, code: str) -> None:
         """Begin a cell."""

@@ -50,7 +50,7 @@ class Callback(RequestHandler):
             "Cross-Origin-Opener-Policy": "same-origin",
         }.items():
             self.set_header(name, value)
-        self.write(page)
+        self.write(page)  # pyright: ignore[reportUnknownMemberType]
 
 
 class Redirected(Rest):

@@ -92,14 +92,21 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
             found = await asyncio.to_thread(self._kernels.find, kernel_id)
             if (other := other_version(found)) is not None:
                 await self._say(other)
-            self._link = await Link.open(found)
+            link = await Link.open(found)
         except Obstacle as obstacle:
             await self._end(obstacle)
         except WebSocketClosedError:
             return
         else:
-            self._carrying = asyncio.ensure_future(self._carry(self._link))
-            self._expect("the view says nothing", "a panel begins with its hello")
+            self._join(link)
+
+    def _join(self, link: Link) -> None:
+        if self.ws_connection is None:  # it has gone meanwhile
+            link.close()
+            return
+        self._link = link
+        self._carrying = asyncio.ensure_future(self._carry(link))
+        self._expect("the view says nothing", "a panel begins with its hello")
 
     async def on_message(self, message: str | bytes) -> None:
         """Pass it on; the next is not read before the kernel has taken this one."""
@@ -136,6 +143,8 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
             await self._end(obstacle)
         except (WebSocketClosedError, StreamClosedError):
             return
+        finally:
+            link.close()
 
     async def _end(self, obstacle: Obstacle) -> None:
         try:

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["Redirects"]
 
 _PATH: Final = "/ipymcp/oauth/callback"
-_LASTS: Final = 600.0
-"""Seconds for which a state is good."""
 _LONGEST: Final = 2_000
 
 
 class Redirects:
-    """The logins that wait for a browser. Belongs to the loop."""
+    """The logins that wait for a browser. Belongs to the loop.
 
-    def __init__(self) -> None:
+    Args:
+        lasts: Seconds for which a state is good.
+    """
+
+    def __init__(self, lasts: float = 600.0) -> None:
+        self._lasts = lasts
         self.addresses: Callable[[], Iterable[object]] = tuple
         """Gives where browsers may be sent to, as views say, the best first."""
         self._waiting: dict[str, _ServerRedirect] = {}
@@ -46,7 +49,7 @@ class Redirects:
 
             return await LoopbackRedirect.open(state, known)
         digest = hashlib.sha256(state.encode()).hexdigest()
-        redirect = self._waiting[digest] = _ServerRedirect(uri, lambda: self._waiting.pop(digest, None))
+        redirect = self._waiting[digest] = _ServerRedirect(uri, self._lasts, lambda: self._waiting.pop(digest, None))
         return redirect
 
     def heard(self, message: object) -> dict[str, Any] | None:
@@ -73,12 +76,13 @@ class Redirects:
 class _ServerRedirect:
     """One login's place there; a `RedirectSource`."""
 
-    def __init__(self, uri: str, forget: Callable[[], object]) -> None:
+    def __init__(self, uri: str, lasts: float, forget: Callable[[], object]) -> None:
         self.uri = uri
+        self._lasts = lasts
         self._forget = forget
         loop = asyncio.get_running_loop()
         self._address: asyncio.Future[str] = loop.create_future()
-        self._end = loop.call_later(_LASTS, self._expire)
+        self._end = loop.call_later(lasts, self._expire)
 
     async def received(self) -> str:
         """Wait for it; the redirected address in full."""
@@ -99,7 +103,9 @@ class _ServerRedirect:
     def _expire(self) -> None:
         self._forget()
         if not self._address.done():
-            error = AuthError("the login was not made within 10 minutes", hint="%mcp start asks again")
+            error = AuthError(
+                f"the login was not made within {self._lasts / 60:g} minutes", hint="%mcp start asks again"
+            )
             self._address.set_exception(error)
             self._address.exception()  # perhaps nobody wants to know
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import stat
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ PREFIX: Final = "ipymcp-"
 _SLACK: Final = 5.0
 """Seconds by which a process may seem younger than what it wrote."""
 _LONGEST: Final = 10_000
+_PATIENCE: Final = 0.2
 
 
 class Announced(msgspec.Struct, frozen=True):
@@ -49,17 +51,23 @@ def announced(file: Path) -> Announced | None:
 
 def is_guarded(found: Announced) -> bool:
     """Whether its socket, and the folder that holds it, are the user's alone: nobody else may have put it there."""
-    socket = Path(found.socket)
-    return socket.is_absolute() and _is_private(socket, stat.S_ISSOCK) and _is_private(socket.parent, stat.S_ISDIR)
+    path = Path(found.socket)
+    return path.is_absolute() and _is_private(path, stat.S_ISSOCK) and _is_private(path.parent, stat.S_ISDIR)
 
 
 def is_alive(found: Announced) -> bool:
-    """Whether the kernel that wrote it is there; a number may have been given to another process since."""
+    """Whether the kernel that wrote it is there.
+
+    Its number may have been given to another process since. That is younger; but so a kernel seems when the clock was
+    set, and then its socket tells.
+    """
     import psutil  # the server may never need it
 
     try:
         process = psutil.Process(found.pid)
-        return process.create_time() <= found.started + _SLACK and process.status() != psutil.STATUS_ZOMBIE
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return process.create_time() <= found.started + _SLACK or _is_listened_at(found.socket)
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
@@ -83,6 +91,18 @@ def _read(file: Path) -> Announced | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError), open(file, "rb", opener=_itself) as stream:
         return msgspec.json.decode(stream.read(_LONGEST), type=Announced)
     return None
+
+
+def _is_listened_at(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE)
+        try:
+            connection.connect(path)
+        except TimeoutError:
+            return True
+        except (OSError, ValueError):
+            return False
+        return True
 
 
 def _itself(path: str, flags: int) -> int:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 from tornado.websocket import WebSocketClosedError
 
 from tests.jupyter_servers import TOKEN, JupyterServer, ServedKernel, memory, started
@@ -298,12 +299,27 @@ def test_of_a_view_that_does_not_read_nothing_is_read_either(server: JupyterServ
     assert [one["n"] for one in view.heard] == list(range(len(view.heard)))
 
 
+def test_a_view_that_answers_no_pings_is_let_go_and_one_that_does_stays(tmp_path: Path) -> None:
+    with started(tmp_path, {"ServerApp": {"tornado_settings": {"ws_ping_interval": 300}}}) as server:
+        kernel = server.start_kernel()
+        kernel.load()
+        with server.view(kernel) as silent, server.view(kernel) as view:
+            silent.hello()  # from now on it does nothing at all
+            view.hello()
+            with pytest.raises(TimeoutError):
+                view.listen(lambda: False, 2)
+            view.ask("history")
+            silent.until_closed(10)
+            assert silent.closed is not None
+
+
 def test_the_server_holds_nothing_of_views_that_are_gone(server: JupyterServer, kernel: ServedKernel) -> None:
     process = psutil.Process(server.process.pid)
     before = process.num_fds()
-    for _ in range(10):
+    for says_hello in (True, False) * 5:
         with server.view(kernel) as view:
-            view.hello()
+            if says_hello:
+                view.hello()
     deadline = time.monotonic() + 10
     while process.num_fds() > before:
         assert time.monotonic() < deadline

@@ -59,9 +59,9 @@ class View:
         self.carrier = carrier
         self.is_greeted = False
         self._panel = panel
-        self._picture = Picture(panel.shown)
         self.callback: object = None
         """Where its page's server takes the answers to logins, as it says."""
+        self._picture = Picture(panel.shown)
         self._version = VERSION
         self._waiting: deque[tuple[Message, bytes]] = deque()
         self._bytes = 0

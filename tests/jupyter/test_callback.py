@@ -1,0 +1,124 @@
+"""Where a login's browser comes back to: a real authorization server, a real kernel, a browser made of requests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+import pytest
+
+from tests.jupyter_servers import JupyterServer, RelayView, ServedKernel, started
+from tests.servers.oauth_server import Behaviour, OAuthServer, running
+
+CONFIG = {
+    "IdentityProvider": {"cookie_options": {"samesite": "Strict"}},
+    "ServerApp": {"allow_remote_access": True},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """Whose cookies no browser sends when it comes from another site."""
+    with started(tmp_path_factory.mktemp("jupyter"), CONFIG) as server:
+        yield server
+
+
+def callback(server: JupyterServer) -> str:
+    return f"{server.url}ipymcp/oauth/callback"
+
+
+def begin(server: JupyterServer, kernel: ServedKernel, view: RelayView, site: OAuthServer) -> dict[str, str]:
+    """Load a server that wants a login, agree in the panel, log in; what the browser is sent back with."""
+    file = Path(server.folder, "servers.json")
+    file.write_text(json.dumps({"mcpServers": {"docs": {"url": site.url}}}))
+    view.hello(callback=callback(server))
+    kernel.start(f"%mcp load {file}")
+    view.until(lambda state: any(one["type"] == "visit" for one in state["questions"].values()))
+    [question] = view.state["questions"].values()
+    view.ask("answer", question=question["id"], action="accept")
+    back = urlsplit(httpx.get(question["url"]).headers["location"])
+    assert back._replace(query="").geturl() == callback(server)
+    return dict(parse_qsl(back.query))
+
+
+def post(server: JupyterServer, brought: dict[str, Any], *, xsrf: bool = True) -> int:
+    """What the page does, as a user who has logged in to Jupyter in this browser."""
+    with server.browser() as browser:
+        headers = {"X-XSRFToken": browser.cookies["_xsrf"], "Origin": server.origin} if xsrf else {}
+        return browser.post("ipymcp/oauth/redirected", json=brought, headers=headers).status_code
+
+
+def test_the_page_is_the_same_for_everybody_and_changes_nothing(server: JupyterServer) -> None:
+    with server.anonymous() as browser:
+        page = browser.get("ipymcp/oauth/callback", params={"code": "the-code", "state": "the-state"})
+        assert page.status_code == 200 and "set-cookie" not in page.headers
+        assert page.text == browser.get("ipymcp/oauth/callback").text
+        assert page.headers["cache-control"] == "no-store"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+        script, style = (re.findall(rf"<{tag}>(.*?)</{tag}>", page.text, re.DOTALL) for tag in ("script", "style"))
+        digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for [text] in (script, style)]
+        assert policy == {
+            "default-src": "'none'",
+            "script-src": f"'sha256-{digests[0]}'",
+            "style-src": f"'sha256-{digests[1]}'",
+            "connect-src": "'self'",
+            "base-uri": "'none'",
+            "form-action": "'none'",
+            "frame-ancestors": "'none'",
+        }
+        assert 'history.replaceState(null, "", location.pathname)' in script[0]
+        assert browser.post("ipymcp/oauth/callback").status_code in (403, 405)
+    assert "the-code" not in server.log() and "the-state" not in server.log()
+
+
+def test_a_login_ends_at_the_jupyter_server_once(server: JupyterServer) -> None:
+    kernel, other = server.start_kernel(), server.start_kernel()
+    kernel.load()
+    other.load()
+    with running() as site, server.view(kernel) as view, server.view(other) as elsewhere:
+        elsewhere.hello(callback=callback(server))
+        brought = begin(server, kernel, view, site)
+        assert len(base64.urlsafe_b64decode(brought["state"] + "=")) == 32  # 256 bits
+        assert post(server, brought, xsrf=False) == 403
+        with server.anonymous() as stranger:
+            assert stranger.post("ipymcp/oauth/redirected", json=brought).status_code == 403
+        assert post(server, {**brought, "state": brought["state"][:-2]}) == 404
+        assert post(server, {"code": brought["code"]}) == 400
+        assert post(server, brought) == 200
+        assert post(server, brought) == 404
+        view.until(lambda state: state["servers"]["docs"]["state"] == "ready")
+        assert "docs" not in elsewhere.state["servers"]
+        assert kernel.run("print(mcp.docs.whoami().text)") == "you are logged in\n"
+        for secret in [brought["code"], brought["state"], *site.tokens]:
+            assert secret not in server.log()
+
+
+def test_an_answer_of_another_issuer_is_refused_by_the_kernel(server: JupyterServer) -> None:
+    kernel = server.start_kernel()
+    kernel.load()
+    with running(Behaviour()) as site, server.view(kernel) as view:
+        brought = begin(server, kernel, view, site)
+        assert post(server, {**brought, "iss": "https://evil.example"}) == 200
+        view.until(lambda state: bool(state["servers"]["docs"]["error"]))
+        assert "names another issuer" in view.state["servers"]["docs"]["error"]["message"]
+        assert post(server, brought) == 404
+
+
+def test_it_works_behind_a_proxy_that_speaks_tls(server: JupyterServer) -> None:
+    """The browser's origin is https and another host's; the proxy hands the Host header on, as JupyterHub's does."""
+    with server.browser(Host="hub.example") as browser:
+        assert browser.get("ipymcp/oauth/callback?code=c&state=s").status_code == 200
+        headers = {"Origin": "https://hub.example", "X-XSRFToken": browser.cookies["_xsrf"]}
+        taken = browser.post("ipymcp/oauth/redirected", json={"code": "c", "state": "s"}, headers=headers)
+        assert (taken.status_code, taken.json()["message"]) == (404, "no login of a notebook is waiting for this")
+        evil = {**headers, "Origin": "https://evil.example"}
+        refused = browser.post("ipymcp/oauth/redirected", json={"code": "c", "state": "s"}, headers=evil)
+        assert refused.status_code in (403, 404) and "waiting" not in refused.text
