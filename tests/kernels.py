@@ -13,6 +13,7 @@ import json
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -266,6 +267,13 @@ class Kernel:
         if subshell is not None:
             message["header"]["subshell_id"] = subshell
         self._client.shell_channel.send(message)
+
+    def open_comm(self, target: str) -> str:
+        """Open a comm, as a page does, and give its id."""
+        comm = uuid.uuid4().hex
+        content = {"comm_id": comm, "target_name": target, "data": {}}
+        self._client.shell_channel.send(self._client.session.msg("comm_open", content))
+        return comm
 
     def make_subshell(self) -> str:
         """Have the kernel make a subshell, and give its name."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ipymcp.notebook.panel.panel import Panel
 from tests.kernels import Kernel
@@ -153,6 +153,31 @@ class CommView(View):
     def _heard(self, condition: Callable[[], bool]) -> bool:
         mine = (one["content"] for one in self._kernel.comms if one["content"]["comm_id"] == self.comm)
         self.heard = [one["data"]["content"] for one in mine if one["data"].get("method") == "custom"]
+        return condition()
+
+
+class PageView(View):
+    """The view of a page that has no relay to the kernel: a comm that it opens itself."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self.comm = kernel.open_comm("ipymcp")
+        self.subshell: str | None = None
+        """Where what it says is heard; None for the main shell."""
+        self.is_closed = False
+        """Whether the kernel has closed it."""
+
+    def send(self, message: object) -> None:
+        self._kernel.say(self.comm, cast("Message", message), self.subshell)
+
+    def listen(self, condition: Callable[[], bool], timeout: float) -> None:
+        self._kernel.read_until(lambda: self._heard(condition), timeout, self.heard[-3:])
+
+    def _heard(self, condition: Callable[[], bool]) -> bool:
+        mine = [one for one in self._kernel.comms if one["content"]["comm_id"] == self.comm]
+        self.heard = [one["content"]["data"] for one in mine if one["msg_type"] == "comm_msg"]
+        self.is_closed = any(one["msg_type"] == "comm_close" for one in mine)
         return condition()
 
 

@@ -20,7 +20,7 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, text
 from tests.kernels import KERNELS, Kernel
-from tests.panels import CommView, SocketView, relay_file
+from tests.panels import CommView, PageView, SocketView, relay_file
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
@@ -176,6 +176,34 @@ def test_code_runs_as_it_is_inserted(loaded: Kernel) -> None:
         code = view.ask("code", server="own", tool="it's a {tool}", arguments=values, form=form)["text"]
         done(loaded, f"r = {code}")
         assert text(loaded, "repr(r.data)") == repr(repr({"tool": "it's a {tool}", "arguments": values})), code
+
+
+# -- over a comm that a page opens ------------------------------------------------------------------------------------
+
+
+@every_kernel
+def test_a_page_without_a_relay_opens_a_comm(loaded: Kernel) -> None:
+    view = PageView(loaded)
+    view.hello(client="sidebar")
+    view.ask("stop", server="demo")
+    view.until(lambda state: state["servers"]["demo"]["state"] == "stopped")
+
+
+def test_on_a_subshell_such_a_comm_is_heard_while_a_cell_blocks(loaded: Kernel) -> None:
+    view = PageView(loaded)
+    view.hello()
+    view.subshell = loaded.make_subshell()
+    cell = loaded.start("import time; time.sleep(5)")
+    view.ask("stop", server="demo")
+    assert not cell.done
+    cell.wait()
+
+
+def test_without_ipymcp_nobody_hears_it(loaded: Kernel) -> None:
+    done(loaded, "%unload_ext ipymcp")
+    view = PageView(loaded)
+    view.listen(lambda: view.is_closed, 30)
+    assert view.heard == []
 
 
 # -- while the kernel works -------------------------------------------------------------------------------------------

@@ -84,7 +84,10 @@ def opened(panel: Panel, comm: Any) -> None:
         is_open = False
         carrier.gone()
 
-    comm.on_msg(lambda message: carrier.heard(message["content"]["data"]))
+    def heard(message: dict[str, Any]) -> None:
+        carrier.heard(message["content"]["data"])
+
+    comm.on_msg(heard)
     comm.on_close(closed)
 
 

@@ -41,10 +41,9 @@ class PanelWidget(anywidget.AnyWidget):
         super().__init__(library=_library()[0], server=server)
         widget: Any = self  # ipywidgets has no types
         self._tell = widget.send
-        self._carrier = CommCarrier(panel, lambda: self.comm, widget.send)
+        self._carrier = CommCarrier(panel, lambda: widget.comm, widget.send)
         widget.on_msg(self._heard)
-        comm: Any = self.comm
-        comm.on_close(lambda _: self._carrier.gone())
+        widget.comm.on_close(self._gone)
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
         kind = content.get("kind") if is_object(content) else None
@@ -52,6 +51,9 @@ class PanelWidget(anywidget.AnyWidget):
             self._tell({"kind": "library"}, [_library()[1]])
         else:
             self._carrier.heard(content)
+
+    def _gone(self, _: object) -> None:
+        self._carrier.gone()
 
 
 @functools.cache

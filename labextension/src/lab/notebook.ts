@@ -26,10 +26,12 @@ interface Talk {
   kernel: Kernel.IKernelConnection;
   transport: KernelTransport;
   model: PanelModel;
+  /** Whether ipymcp could be in it. */
+  isPython: boolean;
   close(): void;
 }
 
-const RESTARTS = new Set<Kernel.Status>(["restarting", "autorestarting", "starting"]);
+const RESTARTS = new Set<Kernel.Status>(["restarting", "autorestarting"]);
 const WORKS = new Set<Kernel.Status>(["busy", "unknown"]);
 
 export class NotebookView {
@@ -93,13 +95,13 @@ export class NotebookView {
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
     const { talk } = this;
     if (!talk) return;
-    if (RESTARTS.has(status)) return this.begin();
+    if (RESTARTS.has(status)) return this.begin(false);
     talk.transport.setBusy(WORKS.has(status));
-    if (status === "idle") talk.transport.knock();
+    if (status === "idle" && talk.isPython) talk.transport.knock();
   }
 
-  /** Nothing of the kernel before is kept. */
-  private begin(): void {
+  /** Nothing of the kernel before is kept. One that is not up yet is reached when it is idle. */
+  private begin(isUp = true): void {
     this.end();
     this.attempt = NOT_TRIED;
     const kernel = this.context.session?.kernel;
@@ -109,8 +111,9 @@ export class NotebookView {
     void kernel.spec.then((spec) => {
       if (talk !== this.talk) return;
       const language = spec?.language ?? "python";
-      if (language.toLowerCase() !== "python") this.stand({ is: "other-language", language });
-      else talk.transport.connect();
+      talk.isPython = language.toLowerCase() === "python";
+      if (!talk.isPython) this.stand({ is: "other-language", language });
+      else if (isUp) talk.transport.connect();
     });
   }
 
@@ -126,7 +129,7 @@ export class NotebookView {
       model.close();
       transport.close();
     };
-    return { kernel, transport, model, close };
+    return { kernel, transport, model, isPython: false, close };
   }
 
   private end(): void {

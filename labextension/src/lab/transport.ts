@@ -16,8 +16,7 @@ const AGAIN = 1500;
 const PAUSE = 1000;
 const LONGEST_PAUSE = 30_000;
 
-const BUSY =
-  "a cell runs, and this Jupyter server has no relay to the kernel: answers wait for its end; to end a call, interrupt the kernel";
+const BUSY = "a cell runs, and this Jupyter server has no relay to the kernel: answers may wait for its end";
 const CONNECTING: Connection = { state: "connecting" };
 
 export interface Ways {

@@ -122,9 +122,7 @@ test("without a relay there is a comm, and the panel says when it waits for a ce
   transport.setBusy(true);
   expect(model.store.get().connection).toEqual({
     state: "busy",
-    reason:
-      "a cell runs, and this Jupyter server has no relay to the kernel: answers wait for its end; " +
-      "to end a call, interrupt the kernel",
+    reason: "a cell runs, and this Jupyter server has no relay to the kernel: answers may wait for its end",
   });
   transport.setBusy(false);
   expect(model.store.get().connection).toEqual({ state: "open" });
