@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Names what .venv was made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 
-.PHONY: demo test conformance interop lint bench test-envs clean help
+.PHONY: demo lab test conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -15,6 +15,12 @@ help:  ## show this
 demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
 	@$(BIN)/python examples/run.py examples/quickstart.ipynb $(ARGS)
 	@echo; echo "That was examples/quickstart.ipynb. To have it in your own Jupyter: pip install . in its environment."
+
+lab: $(STAMP)  ## open JupyterLab on the examples, in an environment of its own
+	@test -x .envs/lab/bin/jupyter-lab || { echo "JupyterLab in .envs/lab (a minute or two the first time) ..."; \
+		$(PYTHON) -m venv .envs/lab && .envs/lab/bin/python -m pip install -qq --prefer-binary 'jupyterlab>=4' ipykernel; }
+	@.envs/lab/bin/python -m pip install -qq --prefer-binary --force-reinstall --no-deps . && .envs/lab/bin/python -m pip install -qq --prefer-binary .
+	.envs/lab/bin/jupyter lab examples $(ARGS)
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
 	$(BIN)/python -m pytest $(ARGS)

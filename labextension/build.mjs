@@ -1,6 +1,8 @@
-/** The panel's code and the stub that each panel carries, into the Python package, where both are committed:
- * node build.mjs [FOLDER]. JupyterLab's extension as one module, for its own builder to wrap: node build.mjs lab */
+/** The panel's code, the stub that each panel carries, and JupyterLab's extension, into the Python package, where they are
+ * committed. With a folder: the first two alone, into that. */
 
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
 import { build } from "esbuild";
 
 const HERE = new URL(".", import.meta.url).pathname;
@@ -21,17 +23,21 @@ export async function buildPanel(outdir = STATIC) {
   await build({ ...COMMON, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
 }
 
-/** Builds what JupyterLab loads, without what it has itself. */
-export async function buildLab() {
+/** Builds what JupyterLab loads, into a folder with a package.json of its own: without what JupyterLab has itself, and wrapped
+ * by its builder, which puts it where that says. */
+export async function buildLab(folder = HERE) {
   await build({
     ...COMMON,
     entryPoints: { index: "src/lab/index.ts" },
-    outdir: "lib",
+    outdir: join(folder, "lib"),
     external: ["@jupyterlab/*", "@lumino/*"],
   });
+  const builder = join(HERE, "node_modules/@jupyter/builder/lib/build-labextension.js");
+  const core = join(HERE, "node_modules/@jupyterlab/core-meta/core.package.json");
+  execFileSync(process.execPath, [builder, "--core-package-file", core, folder], { cwd: folder });
 }
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
-  if (process.argv[2] === "lab") await buildLab();
-  else await buildPanel(process.argv[2]);
+  await buildPanel(process.argv[2]);
+  if (process.argv[2] === undefined) await buildLab();
 }

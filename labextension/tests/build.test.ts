@@ -1,9 +1,10 @@
 // @vitest-environment node
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { buildLab } from "../build.mjs";
 
 const BUILT = join(import.meta.dirname, "../../ipymcp/notebook/panel/static");
 const read = (folder: string, name: string): string => readFileSync(join(folder, name), "utf8");
@@ -31,4 +32,44 @@ test("what is committed is what the sources build", () => {
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+const HERE = join(import.meta.dirname, "..");
+const LAB = join(HERE, "../ipymcp/labextension");
+
+function filesIn(folder: string): string[] {
+  const names = readdirSync(folder, { recursive: true }).map(String).sort();
+  return names.filter((name) => statSync(join(folder, name)).isFile());
+}
+
+test("JupyterLab's extension, as committed, is what the sources build", { timeout: 120_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "ipymcp-lab-"));
+  try {
+    const about = JSON.parse(read(HERE, "package.json")) as { jupyterlab: { outputDir: string } };
+    about.jupyterlab.outputDir = "out";
+    writeFileSync(join(folder, "package.json"), JSON.stringify(about));
+    for (const name of ["schema", "rspack.config.cjs"]) cpSync(join(HERE, name), join(folder, name), { recursive: true });
+    mkdirSync(join(folder, "lib"));
+    await buildLab(folder);
+    const built = join(folder, "out");
+    expect(filesIn(built), "stale: npm run build").toEqual(filesIn(LAB));
+    for (const name of filesIn(LAB).filter((each) => !/package\.json/.test(each))) {
+      expect(read(built, name) === read(LAB, name), `${name} is stale: npm run build`).toBe(true);
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("JupyterLab's extension asks for any JupyterLab 4, and makes no code of text of its own", () => {
+  const { jupyterlab, dependencies } = JSON.parse(read(LAB, "package.json")) as {
+    dependencies: { [name: string]: string };
+    jupyterlab: { sharedPackages: { [name: string]: { requiredVersion: string } } };
+  };
+  expect(dependencies["@jupyterlab/application"]).toBe("^4.0.0");
+  const asked = Object.entries(jupyterlab.sharedPackages).map(([name, { requiredVersion }]) => [name, requiredVersion]);
+  expect(Object.fromEntries(asked)).toEqual(dependencies);
+  const code = filesIn(LAB).filter((name) => /static.[0-9]+\..*\.js$/.test(name));
+  expect(code.length).toBe(1);
+  for (const name of code) expect(read(LAB, name)).not.toMatch(/\beval\s*\(|new\s+Function\b|document\.write|importScripts/);
 });
