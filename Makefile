@@ -16,10 +16,9 @@ demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
 	@$(BIN)/python examples/run.py examples/quickstart.ipynb $(ARGS)
 	@echo; echo "That was examples/quickstart.ipynb. To have it in your own Jupyter: pip install . in its environment."
 
-lab: $(STAMP)  ## open JupyterLab on the examples, in an environment of its own
-	@test -x .envs/lab/bin/jupyter-lab || { echo "JupyterLab in .envs/lab (a minute or two the first time) ..."; \
-		$(PYTHON) -m venv .envs/lab && .envs/lab/bin/python -m pip install -qq --prefer-binary 'jupyterlab>=4' ipykernel; }
-	@.envs/lab/bin/python -m pip install -qq --prefer-binary --force-reinstall --no-deps . && .envs/lab/bin/python -m pip install -qq --prefer-binary .
+lab:  ## open JupyterLab on the examples, in an environment of its own (a minute or two the first time)
+	@test -d .envs/lab || $(PYTHON) -m venv .envs/lab
+	@.envs/lab/bin/python -m pip install -qq --prefer-binary 'jupyterlab>=4' ipykernel .
 	.envs/lab/bin/jupyter lab examples $(ARGS)
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests

@@ -1,5 +1,5 @@
-/** The panel's code, the stub that each panel carries, and JupyterLab's extension, into the Python package, where they are
- * committed. With a folder: the first two alone, into that. */
+/** The panel's code and the stub that each panel carries, and JupyterLab's extension, into the Python package, where they are
+ * committed: node build.mjs. One of them alone, elsewhere: node build.mjs panel|lab FOLDER */
 
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -38,6 +38,7 @@ export async function buildLab(folder = HERE) {
 }
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
-  await buildPanel(process.argv[2]);
-  if (process.argv[2] === undefined) await buildLab();
+  const [what, folder] = process.argv.slice(2);
+  if (what !== "lab") await buildPanel(folder);
+  if (what !== "panel") await buildLab(folder);
 }

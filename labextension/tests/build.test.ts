@@ -4,10 +4,13 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, stat
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { buildLab } from "../build.mjs";
 
 const BUILT = join(import.meta.dirname, "../../ipymcp/notebook/panel/static");
 const read = (folder: string, name: string): string => readFileSync(join(folder, name), "utf8");
+
+function build(what: "panel" | "lab", folder: string): void {
+  execFileSync(process.execPath, [join(import.meta.dirname, "../build.mjs"), what, folder]);
+}
 
 test("the panel is at most 120 kB and the stub at most 2 kB", () => {
   expect(Buffer.byteLength(read(BUILT, "panel.js"))).toBeLessThanOrEqual(120_000);
@@ -25,7 +28,7 @@ test("nothing in them makes code of text, or calls home", () => {
 test("what is committed is what the sources build", () => {
   const folder = mkdtempSync(join(tmpdir(), "ipymcp-build-"));
   try {
-    execFileSync(process.execPath, [join(import.meta.dirname, "../build.mjs"), folder]);
+    build("panel", folder);
     for (const name of ["panel.js", "stub.js"]) {
       expect(read(folder, name) === read(BUILT, name), `${name} is stale: npm run build`).toBe(true);
     }
@@ -42,15 +45,16 @@ function filesIn(folder: string): string[] {
   return names.filter((name) => statSync(join(folder, name)).isFile());
 }
 
-test("JupyterLab's extension, as committed, is what the sources build", { timeout: 120_000 }, async () => {
+test("JupyterLab's extension, as committed, is what the sources build", { timeout: 120_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "ipymcp-lab-"));
   try {
     const about = JSON.parse(read(HERE, "package.json")) as { jupyterlab: { outputDir: string } };
     about.jupyterlab.outputDir = "out";
     writeFileSync(join(folder, "package.json"), JSON.stringify(about));
-    for (const name of ["schema", "rspack.config.cjs"]) cpSync(join(HERE, name), join(folder, name), { recursive: true });
+    for (const name of ["schema", "rspack.config.cjs"])
+      cpSync(join(HERE, name), join(folder, name), { recursive: true });
     mkdirSync(join(folder, "lib"));
-    await buildLab(folder);
+    build("lab", folder);
     const built = join(folder, "out");
     expect(filesIn(built), "stale: npm run build").toEqual(filesIn(LAB));
     for (const name of filesIn(LAB).filter((each) => !/package\.json/.test(each))) {
@@ -71,5 +75,6 @@ test("JupyterLab's extension asks for any JupyterLab 4, and makes no code of tex
   expect(Object.fromEntries(asked)).toEqual(dependencies);
   const code = filesIn(LAB).filter((name) => /static.[0-9]+\..*\.js$/.test(name));
   expect(code.length).toBe(1);
-  for (const name of code) expect(read(LAB, name)).not.toMatch(/\beval\s*\(|new\s+Function\b|document\.write|importScripts/);
+  for (const name of code)
+    expect(read(LAB, name)).not.toMatch(/\beval\s*\(|new\s+Function\b|document\.write|importScripts/);
 });

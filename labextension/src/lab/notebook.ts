@@ -32,6 +32,7 @@ interface Talk {
 }
 
 const RESTARTS = new Set<Kernel.Status>(["restarting", "autorestarting"]);
+const PYTHON = "python";
 const WORKS = new Set<Kernel.Status>(["busy", "unknown"]);
 
 export class NotebookView {
@@ -54,6 +55,9 @@ export class NotebookView {
     this.context.kernelChanged.connect(this.kernelChanged, this);
     this.context.statusChanged.connect(this.statusChanged, this);
     this.begin();
+    void this.context.ready.then(() => {
+      if (!this.talk && !this.isDisposed) this.begin();
+    });
   }
 
   /** The conversation with the kernel; null where there is nobody to talk to. */
@@ -105,13 +109,12 @@ export class NotebookView {
     this.end();
     this.attempt = NOT_TRIED;
     const kernel = this.context.session?.kernel;
-    if (!kernel) return this.stand(NO_KERNEL);
+    if (!kernel) return this.stand(this.context.isReady ? NO_KERNEL : CONNECTING);
     const talk = (this.talk = this.open(kernel));
     this.stand(CONNECTING);
-    void kernel.spec.then((spec) => {
+    void languageOf(kernel).then((language) => {
       if (talk !== this.talk) return;
-      const language = spec?.language ?? "python";
-      talk.isPython = language.toLowerCase() === "python";
+      talk.isPython = language.toLowerCase() === PYTHON;
       if (!talk.isPython) this.stand({ is: "other-language", language });
       else if (isUp) talk.transport.connect();
     });
@@ -179,4 +182,13 @@ export class NotebookView {
     ...pageServices,
     insertCode: (text) => insertCode(this.notebook, text),
   };
+}
+
+/** What its kernelspec says; Python where that cannot be had. */
+async function languageOf(kernel: Kernel.IKernelConnection): Promise<string> {
+  try {
+    return (await kernel.spec)?.language ?? PYTHON;
+  } catch {
+    return PYTHON;
+  }
 }

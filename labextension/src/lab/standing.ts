@@ -1,5 +1,6 @@
 /** How a notebook stands with its kernel, where the panel itself has nothing to show yet. */
 
+import { PASSING } from "./transport";
 import type { KernelTransport } from "./transport";
 import type { Ended, Why } from "./way";
 import type { LoadProblem } from "./loading";
@@ -36,9 +37,14 @@ const MUTE: LoadProblem = {
   remedy: UPGRADE,
 };
 
-export function standingOf({ ended, isReached, isTrying }: KernelTransport, attempt: Attempt): Standing {
+export function standingOf(
+  { ended, isReached, wasReached, isTrying }: KernelTransport,
+  attempt: Attempt = NOT_TRIED,
+): Standing {
   if (isReached) return PANEL;
   if (ended === null) return CONNECTING;
+  // The panel says itself that it lost its kernel, and what was typed into it stays.
+  if (wasReached && PASSING.has(ended.why)) return PANEL;
   if (!LOADABLE.has(ended.why)) return { is: "hindered", ended };
   const command = ended.hint === RELOAD ? RELOAD : LOAD;
   if (attempt.loaded && !isTrying) return { is: "absent", command, loading: false, problem: MUTE };

@@ -7,7 +7,7 @@ import type { Ended, OpenWay, Way, Why } from "./way";
 /** The comm is what is left then. */
 const UNREACHABLE: ReadonlySet<Why> = new Set<Why>(["none", "elsewhere"]);
 /** What may pass by itself. */
-const PASSING: ReadonlySet<Why> = new Set<Why>(["lost", "silent"]);
+export const PASSING: ReadonlySet<Why> = new Set<Why>(["lost", "silent"]);
 
 /** In milliseconds: after a cell, when what it loaded has had time to say where it is; and once more. */
 const SOON = 300;
@@ -29,6 +29,8 @@ export class KernelTransport implements Transport {
   ended: Ended | null = null;
   /** Whether the kernel has said anything since the connection was opened. */
   isReached = false;
+  /** Whether it ever has. */
+  wasReached = false;
   private readonly messages = new Set<(message: FromKernel) => void>();
   private readonly states = new Set<(connection: Connection) => void>();
   private readonly news = new Set<() => void>();
@@ -117,7 +119,7 @@ export class KernelTransport implements Transport {
   private heard(message: FromKernel): void {
     this.failures = this.hopes = 0;
     if (!this.isReached) {
-      this.isReached = true;
+      this.isReached = this.wasReached = true;
       this.ended = null;
       this.tell();
     }

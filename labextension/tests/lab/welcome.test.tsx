@@ -46,6 +46,25 @@ function ended(how: Ended, attempt = NOT_TRIED): Standing {
 
 const ABSENT: Ended = { why: "absent", message: "ipymcp is not loaded in this kernel", hint: "%load_ext ipymcp" };
 
+test("a panel whose connection breaks stays, with what was typed into it; one whose kernel ends does not", () => {
+  let events: WayEvents | undefined;
+  const open = (given: WayEvents) => {
+    events = given;
+    return { send: () => undefined, close: () => undefined };
+  };
+  const transport = new KernelTransport({ relay: open, comm: open });
+  expect(standingOf(transport)).toEqual({ is: "connecting" });
+  transport.connect();
+  events?.heard({ kind: "log", server: "fs", lines: [], dropped: 0 });
+  expect(standingOf(transport)).toEqual({ is: "panel" });
+  events?.ended({ why: "lost", message: "It broke." });
+  expect(standingOf(transport)).toEqual({ is: "panel" });
+  transport.connect();
+  events?.ended({ why: "ended", message: "the kernel has ended", hint: "restart it" });
+  expect(standingOf(transport)).toMatchObject({ is: "hindered" });
+  transport.close();
+});
+
 test("a notebook without ipymcp shows how to load it, and a button that does", () => {
   const { text, done } = drawn(ended(ABSENT));
   expect(text).toBe(
