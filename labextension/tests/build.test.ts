@@ -51,8 +51,9 @@ test("JupyterLab's extension, as committed, is what the sources build", { timeou
     const about = JSON.parse(read(HERE, "package.json")) as { jupyterlab: { outputDir: string } };
     about.jupyterlab.outputDir = "out";
     writeFileSync(join(folder, "package.json"), JSON.stringify(about));
-    for (const name of ["schema", "rspack.config.cjs"])
+    for (const name of ["schema", "rspack.config.cjs"]) {
       cpSync(join(HERE, name), join(folder, name), { recursive: true });
+    }
     mkdirSync(join(folder, "lib"));
     build("lab", folder);
     const built = join(folder, "out");
@@ -75,6 +76,7 @@ test("JupyterLab's extension asks for any JupyterLab 4, and makes no code of tex
   expect(Object.fromEntries(asked)).toEqual(dependencies);
   const code = filesIn(LAB).filter((name) => /static.[0-9]+\..*\.js$/.test(name));
   expect(code.length).toBe(1);
-  for (const name of code)
+  for (const name of code) {
     expect(read(LAB, name)).not.toMatch(/\beval\s*\(|new\s+Function\b|document\.write|importScripts/);
+  }
 });
