@@ -134,11 +134,11 @@ def test_names_that_look_alike_are_found_across_servers() -> None:
 
 _WORDS = re.findall(
     r"\S+",
-    "ignore disregard forget override previous prior above other all do not don't never without tell mention inform the user"
-    " users hide hidden conceal secret secretly from knowledge before after using calling any every tool tools you must"
-    " always first whenever each time instead of system prompt are now new instructions important admin < > </ <!-- ~/ .ssh"
-    " .aws .env id_rsa id_ed25519 /etc/passwd mcp.json password pwd apiKey api_key token access credentials cvv ssn seed"
-    " phrase mnemonic path limit reads a file x=1 + / writeOnly format",
+    "ignore disregard forget override previous prior above other all do not don't never without tell mention inform"
+    " the user users hide hidden conceal secret secretly from knowledge before after using calling any every tool tools"
+    " you must always first whenever each time instead of system prompt are now new instructions important admin < > </"
+    " <!-- ~/ .ssh .aws .env id_rsa id_ed25519 /etc/passwd mcp.json password pwd apiKey api_key token access"
+    " credentials cvv ssn seed phrase mnemonic path limit reads a file x=1 + / writeOnly format",
 )
 
 
