@@ -8,9 +8,11 @@ Exits with 1 if a cell fails. The notebook itself is left as it is.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,9 @@ def main() -> int:
         on_cell_executed=lambda cell, cell_index, execute_reply: show_outputs(cell),
     )
     try:
-        client.execute()
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["IPYMCP_STATE_DIR"] = folder  # nothing of it is kept
+            client.execute()
     except CellExecutionError:
         print(f"\n{options.notebook} failed.", file=sys.stderr)
         return 1

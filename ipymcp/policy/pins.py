@@ -10,6 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from ipymcp.masking import mask
@@ -46,7 +47,10 @@ def canonical(definition: ToolDefinition) -> str:
         if len(raw):
             parts[part] = wire.loads(raw)
     said = {key: value for key, value in parts.items() if value is not None}
-    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return msgspec.json.encode(said, order="sorted").decode()
+    except UnicodeEncodeError:  # lone surrogates
+        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(text: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.wire import ToolDefinition
 
-__all__ = ["Finding", "look_alikes", "scan", "skeleton"]
+__all__ = ["Finding", "findings", "is_plain", "look_alikes", "scan", "skeleton"]
 
 _DEEPEST = 12
 _MOST_TEXT = 200_000
@@ -71,6 +71,17 @@ _SECRET = re.compile(
     r"|api|github|gitlab|slack|bot|oauth|id)_?token|credentials?|cvv|ssn|mnemonic|seed_?phrase)($|_)"
 )
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_TRIGGERS = (
+    *("<", "ignore", "disregard", "forget", "override"),
+    *("do not", "don't", "never", "without", "hid", "conceal", "secret"),
+    *(".ssh", ".aws", ".gnupg", ".netrc", ".kube", ".docker", "id_", "/etc/", "mcp.json", ".env"),
+    *("before", "after", "instead of", "whenever", "every time", "each time"),
+    *("system prompt", "you are now", "new instructions"),
+    *("pass", "key", "token", "credential", "cvv", "ssn", "mnemonic", "seed", "writeonly"),
+)
+"""Without one of these in it, in small letters, no text matches a pattern that looks for words."""
+_ENCODED = bytes(byte if chr(byte).isalnum() or byte in b"+/" else 32 for byte in range(128)).ljust(256)
+_LONGEST_WORD = 119
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 _BLANK = re.compile(r"(\s+)")
 _MIXED = re.compile(r"[A-Za-z]")
@@ -105,10 +116,12 @@ class Finding(Struct, frozen=True):
 
 def scan(server: str, tools: Iterable[ToolDefinition]) -> tuple[Finding, ...]:
     """What is conspicuous in the definitions of a server's tools."""
-    return tuple(finding for tool in tools for finding in _scan(f"{server}.{tool.name}", tool))
+    suspects = (tool for tool in tools if not is_plain(tool))
+    return tuple(finding for tool in suspects for finding in findings(f"{server}.{tool.name}", tool))
 
 
-def _scan(name: str, definition: ToolDefinition) -> list[Finding]:
+def findings(name: str, definition: ToolDefinition) -> list[Finding]:
+    """What is conspicuous in one definition: the long look."""
     texts = [
         ("name", definition.name),
         ("title", definition.title or ""),
@@ -127,6 +140,21 @@ def _scan(name: str, definition: ToolDefinition) -> list[Finding]:
     asked = wire.loads(definition.inputSchema)
     found += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(asked)]
     return found
+
+
+def is_plain(definition: ToolDefinition) -> bool:
+    """Whether there is certainly nothing: one quick look at all of it, and most of ten thousand tools need no more."""
+    said = f"{definition.name} {definition.title} {definition.description}"
+    raw = b" ".join((bytes(definition.inputSchema), bytes(definition.outputSchema), bytes(definition.annotations)))
+    if not (said.isascii() and said.isprintable() and raw.isascii()) or raw.find(b"\\") >= 0:
+        return False
+    whole = f"{said} {raw.decode()}"
+    if len(whole) > _MOST_TEXT or " " * 80 in whole:
+        return False
+    if max(map(len, whole.encode().translate(_ENCODED).split())) > _LONGEST_WORD:
+        return False
+    small = " ".join(whole.lower().split())
+    return not any(word in small for word in _TRIGGERS)
 
 
 def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:

@@ -87,7 +87,7 @@ class Suite:
         self._results = results
         client = shlex.join((sys.executable, str(ROOT / "tests" / "conformance" / "client.py")))
         self._client = f"exec {client}"  # in place of the shell, so that the suite can end it
-        self._environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYMCP_STATE_DIR": str(results / "state")}
 
     def scored(self, revision: str) -> list[Scenario]:
         """The client scenarios that a revision requires, in the suite's order."""

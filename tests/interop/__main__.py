@@ -9,7 +9,9 @@ One line for each server and transport. The exit status is not 0 if one is not a
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatch
@@ -48,4 +50,7 @@ def _tried(candidate: Candidate) -> Row:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="*", metavar="PACKAGE")
-    sys.exit(main(parser.parse_args().patterns))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["IPYMCP_STATE_DIR"] = folder  # what is remembered of servers is nobody's but this run's
+        status = main(parser.parse_args().patterns)
+    sys.exit(status)

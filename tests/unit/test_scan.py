@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ipymcp.demo.tools import TOOLS
-from ipymcp.policy.scan import look_alikes, scan
+from ipymcp.policy.scan import findings, is_plain, look_alikes, scan
 from ipymcp.protocol.wire import ToolDefinition
 
 
@@ -127,3 +130,29 @@ def test_names_that_look_alike_are_found_across_servers() -> None:
         "g\u0456thub: name: looks like the server github",
         "x.create-lssue: name: looks like github.create_issue",
     ]
+
+
+_WORDS = re.findall(
+    r"\S+",
+    "ignore disregard forget override previous prior above other all do not don't never without tell mention inform"
+    " the user users hide hidden conceal secret secretly from knowledge before after using calling any every tool tools"
+    " you must always first whenever each time instead of system prompt are now new instructions important admin < > </"
+    " <!-- ~/ .ssh .aws .env id_rsa id_ed25519 /etc/passwd mcp.json password pwd apiKey api_key token access"
+    " credentials cvv ssn seed phrase mnemonic path limit reads a file x=1 + / writeOnly format",
+)
+
+
+@given(
+    words=st.lists(st.sampled_from([*_WORDS, "A" * 60, " " * 30]), max_size=14),
+    separator=st.sampled_from(["", " ", "  ", "_", "\n"]),
+    keys=st.lists(st.sampled_from(_WORDS), max_size=3),
+    is_loud=st.booleans(),
+)
+def test_what_passes_the_quick_look_the_long_look_finds_nothing_in(
+    words: list[str], separator: str, keys: list[str], is_loud: bool
+) -> None:
+    text = separator.join(words)
+    text = text.upper() if is_loud else text
+    for definition in (tool(text, properties={key: {} for key in keys}), tool(properties={"a": {"description": text}})):
+        if is_plain(definition):
+            assert findings("fs.read", definition) == []
