@@ -10,9 +10,10 @@ import pytest
 
 from ipymcp.config.convert import TARGETS, as_own, exported
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import load, read
+from ipymcp.config.files import load
 from ipymcp.config.formats import definitions
 from ipymcp.errors import ConfigError
+from tests.config_files import read
 
 HOSTS = Path(__file__).parent.parent / "fixtures" / "hosts"
 OAUTH = {"client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}"}
