@@ -12,7 +12,7 @@ from typing import Any
 from ipymcp.protocol import wire
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.inputs import NoAnswers, Responder
+from ipymcp.protocol.inputs import Responder
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.rpc import Slot
 from ipymcp.protocol.transports.base import Transport
@@ -162,6 +162,16 @@ class Connection:
 def stdio(command: Sequence[str]) -> StdioTransport:
     """A server behind pipes."""
     return StdioTransport(Launch(list(command), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace(1, 1))
+
+
+class NoAnswers:
+    """Offers nothing, so that nothing is asked."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {}
+
+    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+        raise AssertionError(f"{method} was not declared")
 
 
 @contextlib.asynccontextmanager

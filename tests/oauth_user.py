@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import httpx
@@ -14,8 +16,48 @@ from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth.fetch import fetch
 from ipymcp.protocol.oauth.provider import OAuth
 from ipymcp.protocol.oauth.settings import LoginRequest, OAuthSettings
-from ipymcp.protocol.oauth.store import MemoryTokenStore, TokenStore
+from ipymcp.protocol.oauth.store import Registration, TokenKey, Tokens, TokenStore
 from tests.servers.oauth_server import OAuthServer
+
+
+class MemoryTokenStore:
+    """A `TokenStore` that ends with the test."""
+
+    def __init__(self) -> None:
+        self._registrations: dict[tuple[str, str], Registration] = {}
+        self._tokens: dict[TokenKey, Tokens] = {}
+        self._locks: defaultdict[TokenKey, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def registration(self, issuer: str, redirect_uri: str) -> Registration | None:
+        return self._registrations.get((issuer, redirect_uri))
+
+    async def redirect_uris(self, issuer: str) -> tuple[str, ...]:
+        return tuple(uri for held, uri in reversed(self._registrations) if held == issuer)
+
+    async def keep_registration(self, issuer: str, redirect_uri: str, registration: Registration) -> None:
+        self._registrations.pop((issuer, redirect_uri), None)
+        self._registrations[issuer, redirect_uri] = registration
+
+    async def forget_registration(self, issuer: str, redirect_uri: str) -> None:
+        self._registrations.pop((issuer, redirect_uri), None)
+
+    async def find(self, definition: str) -> tuple[TokenKey, Tokens] | None:
+        return next((item for item in reversed(self._tokens.items()) if item[0].definition == definition), None)
+
+    async def tokens(self, key: TokenKey) -> Tokens | None:
+        return self._tokens.get(key)
+
+    async def keep_tokens(self, key: TokenKey, tokens: Tokens) -> None:
+        self._tokens.pop(key, None)
+        self._tokens[key] = tokens
+
+    async def forget_tokens(self, key: TokenKey) -> None:
+        self._tokens.pop(key, None)
+
+    @contextlib.asynccontextmanager
+    async def refreshing(self, key: TokenKey) -> AsyncGenerator[None]:
+        async with self._locks[key]:
+            yield
 
 
 class ScriptedUser:

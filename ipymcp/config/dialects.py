@@ -42,7 +42,6 @@ _GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
 """The keys that only Gemini's definitions have."""
 _DENIED = ("disabledTools", "excludeTools")
 _DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
-_PAIRS = 'write an object of texts, such as {"NAME": "value"}'
 
 
 def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[str, Any], dict[str, str]]:

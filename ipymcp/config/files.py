@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import Scope, ServerDefinition
 
-__all__ = ["Document", "decode", "from_mapping", "load", "load_if_there", "read", "read_each", "read_env_file"]
+__all__ = ["Document", "decode", "from_mapping", "load", "load_if_there", "read_each", "read_env_file"]
 
 MAX_BYTES = 10_000_000
 JSON5_MAX_BYTES = 200_000
@@ -42,24 +42,14 @@ class Document(Struct, frozen=True):
     """Whether it is JSON as it stands, without comments or trailing commas."""
 
 
-def read(path: str | os.PathLike[str], scope: Scope = "named") -> dict[str, ServerDefinition]:
-    """The servers a config file defines, by name. The file is JSON, with comments and trailing commas if need be.
-
-    Raises:
-        ConfigError: The file cannot be read, is not JSON, or defines something wrongly. The message names the file
-            and the line or key; `.hint` says what to do.
-    """
-    file = Path(os.path.abspath(os.path.expanduser(path)))
-    return definitions(load(file).data, Source(scope=scope, file=str(file), folder=str(file.parent)))
-
-
 def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
-    """The same of a file that is known, with what is wrong with a definition in its place.
+    """The servers that a file defines, by name; in place of one that is wrong, what is wrong with it.
 
-    That has the empty name where it has none to be used.
+    That has the empty name where it has none to be used. The file is JSON, comments and trailing commas allowed.
 
     Raises:
-        ConfigError: The file as a whole cannot be used.
+        ConfigError: The file as a whole cannot be used: it cannot be read, or is not JSON. The message names the file
+            and the line; `.hint` says what to do.
     """
     assert source.file is not None
     document = load(Path(source.file)).data
@@ -73,7 +63,7 @@ def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str,
     """The servers of a mapping from name to definition, or of a whole document such as `{"mcpServers": {…}}`.
 
     Raises:
-        ConfigError: As `read`, with the scope in the file's place.
+        ConfigError: Something is defined wrongly. The message names the scope and the key.
     """
     return definitions(table, Source(scope=scope), bare=True)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
-from ipymcp.policy.pins import Pins, canonical, fingerprint
+from ipymcp.policy.pins import Pins, spelled
 from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ipymcp.policy.pins import Spelled
     from ipymcp.policy.policy import Policy
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.state.db import Database
@@ -62,10 +64,10 @@ class Pinning:
         Raises:
             PolicyError: It is starting, and is not what the lock file says.
         """
-        tools = list({tool.name: tool for tool in reversed([*tools])}.values())  # of two of one name, the first
+        now = await asyncio.to_thread(spelled, list(tools))  # there may be ten thousand
         locked = self.lock.get(server)
         if locked is not None:
-            differing = _differing(tools, locked)
+            differing = _differing(now, locked)
             if differing and starting:
                 text = ", ".join(f"{name} {how}" for name, how in differing.items())
                 raise PolicyError(
@@ -76,15 +78,14 @@ class Pinning:
             self._unlocked[digest] = frozenset(differing)
         else:
             self._unlocked.pop(digest, None)
-        changed = await self.pins.compare(digest, server, tools)
-        self._changed[digest] = {tool.name: fingerprint(canonical(tool)) for tool in tools if tool.name in changed}
+        self._changed[digest] = changed = await self.pins.compare(digest, server, now)
         self._tell()
         return list(changed)
 
     def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
         """Whether tools are not what a lock file says that this server must have."""
         locked = self.lock.get(server)
-        return locked is not None and bool(_differing(list(tools), locked))
+        return locked is not None and bool(_differing(spelled(tools), locked))
 
     async def refresh(self) -> None:
         """Another kernel may have been told to accept what has changed here, too."""
@@ -98,9 +99,8 @@ class Pinning:
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
         """Pin tools as they are now."""
-        tools = list(tools)
-        await self.pins.accept(digest, server, tools)
-        accepted = {tool.name for tool in tools}
+        accepted = spelled(tools)
+        await self.pins.accept(digest, server, accepted)
         changed = self._changed.get(digest, {})
         self._changed[digest] = {name: now for name, now in changed.items() if name not in accepted}
         self._tell()
@@ -131,10 +131,9 @@ def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
     return frozenset((digest, name) for digest, tools in names.items() for name in tools)
 
 
-def _differing(tools: list[ToolDefinition], locked: Mapping[str, str]) -> dict[str, str]:
+def _differing(now: Mapping[str, Spelled], locked: Mapping[str, str]) -> dict[str, str]:
     """The tools that differ, and how, for people."""
-    now = {tool.name: fingerprint(canonical(tool)) for tool in tools}
-    changed = {name: "has changed" for name, found in now.items() if name in locked and locked[name] != found}
+    changed = {name: "has changed" for name, found in now.items() if locked.get(name, found.hash) != found.hash}
     new = {name: "is new" for name in now if name not in locked}
     gone = {name: "is gone" for name in locked if name not in now}
     return changed | new | gone
@@ -147,7 +146,7 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ConfigError: It cannot be written.
     """
     hashes = {
-        server: {tool.name: fingerprint(canonical(tool)) for tool in sorted(tools, key=lambda tool: tool.name)}
+        server: {name: one.hash for name, one in sorted(spelled(tools).items())}
         for server, tools in sorted(servers.items())
     }
     text = json.dumps({"version": _VERSION, "servers": hashes}, indent=2, ensure_ascii=False) + "\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -17,14 +17,15 @@ from ipymcp.masking import mask
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+    from sqlite3 import Connection
 
     from msgspec import Raw
 
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.state.db import Database
 
-__all__ = ["Pin", "Pins", "canonical", "fingerprint"]
+__all__ = ["Pin", "Pins", "Spelled", "canonical", "fingerprint", "spelled"]
 
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
@@ -37,6 +38,14 @@ class Pin(Struct, frozen=True):
     """Canonical, its secrets masked."""
     pinned: float
     """When, in seconds since the epoch."""
+
+
+class Spelled(NamedTuple):
+    """A tool as it is now."""
+
+    text: str
+    """Its canonical definition."""
+    hash: str
 
 
 def canonical(definition: ToolDefinition) -> str:
@@ -58,6 +67,16 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def spelled(tools: Iterable[ToolDefinition]) -> dict[str, Spelled]:
+    """Each tool's canonical definition and its fingerprint, by name; of two of one name the first's."""
+    found: dict[str, Spelled] = {}
+    for tool in tools:
+        if tool.name not in found:
+            text = canonical(tool)
+            found[tool.name] = Spelled(text, fingerprint(text))
+    return found
+
+
 class Pins:
     """What was pinned of each definition's tools.
 
@@ -68,27 +87,20 @@ class Pins:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def compare(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> tuple[str, ...]:
-        """The names of those that have changed. What is new is pinned.
+    async def compare(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> dict[str, str]:
+        """The names of those that have changed, and their fingerprints now. What is new is pinned.
 
         Args:
             digest: Of the server's definition.
             server: Its name, for people.
             tools: As they are now.
         """
-        pinned = await self.of(digest)
-        changed: list[str] = []
-        new: list[tuple[str | float, ...]] = []
-        for tool in tools:
-            text = canonical(tool)
-            found, known = fingerprint(text), pinned.get(tool.name)
-            if known is None:
-                new.append((digest, tool.name, found, _storable(text), server, time.time()))
-            elif known.hash != found:
-                changed.append(tool.name)
+        rows = await self._database.aquery("SELECT tool, hash FROM pins WHERE digest = ?", (digest,))
+        pinned: dict[str, str] = dict(rows)
+        new = {name: now for name, now in tools.items() if name not in pinned}
         if new:
-            await self._insert("IGNORE", new)
-        return tuple(changed)
+            await self._insert("IGNORE", digest, server, new)
+        return {name: now.hash for name, now in tools.items() if pinned.get(name, now.hash) != now.hash}
 
     async def of(self, digest: str) -> Mapping[str, Pin]:
         """What is pinned of one definition, by tool."""
@@ -97,15 +109,17 @@ class Pins:
         )
         return {tool: Pin(found, definition, pinned) for tool, found, definition, pinned in rows}
 
-    async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
+    async def accept(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> None:
         """Pin them as they are now."""
-        texts = [(tool.name, canonical(tool)) for tool in tools]
-        rows = [(digest, name, fingerprint(text), _storable(text), server, time.time()) for name, text in texts]
-        await self._insert("REPLACE", rows)
+        await self._insert("REPLACE", digest, server, tools)
 
-    async def _insert(self, otherwise: str, rows: Sequence[tuple[str | float, ...]]) -> None:
-        sql = f"INSERT OR {otherwise} INTO pins VALUES (?, ?, ?, ?, ?, ?)"
-        await self._database.atransact(lambda connection: connection.executemany(sql, rows))
+    async def _insert(self, otherwise: str, digest: str, server: str, tools: Mapping[str, Spelled]) -> None:
+        def insert(connection: Connection) -> None:
+            now = time.time()
+            rows = ((digest, name, one.hash, _storable(one.text), server, now) for name, one in tools.items())
+            connection.executemany(f"INSERT OR {otherwise} INTO pins VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+        await self._database.atransact(insert)
 
 
 def _storable(text: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.clocks import Clocks
     from ipymcp.protocol.rpc import Slot
 
-__all__ = ["CAPABILITIES", "MAX_ASKED", "METHOD_NOT_FOUND", "Answers", "NoAnswers", "Responder"]
+__all__ = ["CAPABILITIES", "MAX_ASKED", "METHOD_NOT_FOUND", "Answers", "Responder"]
 
 MAX_ASKED = 32
 """Requests of one server that the host answers at a time."""
@@ -48,18 +48,6 @@ class Responder(Protocol):
             RpcError: To refuse.
         """
         ...
-
-
-class NoAnswers:
-    """Offers nothing, so that nothing is asked."""
-
-    def capabilities(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
-        """Never called by a client, which refuses what is not declared."""
-        raise RpcError(f"{method} is not supported by this host", code=METHOD_NOT_FOUND)
 
 
 class Answers:

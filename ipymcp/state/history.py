@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
@@ -44,6 +44,8 @@ _MOST_VALUE = 100_000
 _LATER = 1_000_000
 """Bytes of a result that may be kept until the next batch, to look into it then."""
 _LONGEST_ERROR = 300
+_RECEIVED: Final = 6
+"""The place in a `Record` of the answer's size."""
 _FAILED = b'"isError"'
 """What stands in every answer that says so."""
 _PRUNE_EVERY = 2_000
@@ -124,7 +126,7 @@ class History:
         if len(self._pending) >= _MOST_PENDING:
             self.lost += 1
             return
-        self._pending.append(record if record[6] <= _LATER else _light(record))
+        self._pending.append(record if record[_RECEIVED] <= _LATER else _light(record))
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
 

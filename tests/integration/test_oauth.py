@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth.store import MemoryTokenStore
-from tests.oauth_user import ScriptedUser, oauth, refused, send
+from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, refused, send
 from tests.servers.oauth_server import WELL_KNOWN, Behaviour, OAuthServer, running
 
 

@@ -307,8 +307,12 @@ def test_logins_are_there_for_every_kernel(stores: Stores) -> None:
         assert await other.find("digest") == (KEY, TOKENS)
         assert await other.find("another") is None
         assert await other.tokens(TokenKey("https://other", "https://host/mcp", "digest")) is None
+        elsewhere = TokenKey("https://other", "https://host/mcp", "digest")
+        await one.keep_tokens(elsewhere, TOKENS)
+        await one.keep_tokens(KEY, TOKENS)
+        assert await other.find("digest") == (KEY, TOKENS)  # the newest
         await other.forget_tokens(KEY)
-        assert await one.find("digest") is None
+        assert await one.find("digest") == (elsewhere, TOKENS)
 
     asyncio.run(check())
 

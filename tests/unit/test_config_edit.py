@@ -14,7 +14,7 @@ import pytest
 
 from ipymcp.config.definition import Source
 from ipymcp.config.edit import edit, project_file
-from ipymcp.config.files import decode, from_mapping, read
+from ipymcp.config.files import decode, from_mapping
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.secrecy import masked, masked_args
 from ipymcp.errors import ConfigError, UnknownName
@@ -22,6 +22,7 @@ from ipymcp.runtime.host import Host
 from ipymcp.tools import edits
 from ipymcp.tools.configuration import explanation, export_to, listing
 from ipymcp.tools.given import placed, settings
+from tests.config_files import read
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 
 from ipymcp.config.convert import TARGETS, as_own, exported
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import load, read
+from ipymcp.config.files import load
 from ipymcp.config.formats import definitions
 from ipymcp.errors import ConfigError
+from tests.config_files import read
 
 HOSTS = Path(__file__).parent.parent / "fixtures" / "hosts"
 OAUTH = {"client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}"}
@@ -197,7 +198,9 @@ def test_what_is_exported_to_a_host_is_what_was_read_from_it(host: str) -> None:
     before = read(HOSTS / ROUND[host])
     written = exported(before.values(), host, "/notebooks")
     assert list(written.notes) == LOST.get(host, [])
-    file = "/home/ada/.gemini/settings.json" if host == "gemini" else "/work/x.json"  # there timeouts are milliseconds
+    file = (
+        "/home/me/.gemini/settings.json" if host == "gemini" else "/home/me/x.json"
+    )  # there timeouts are milliseconds
     after = definitions(json.loads(json.dumps(written.document)), Source(scope="named", file=file))
     assert {name: one.replace(source=Source()) for name, one in after.items()} == {
         name: one.replace(source=Source()) for name, one in before.items()

@@ -12,9 +12,9 @@ from msgspec import Raw
 from ipymcp.errors import RpcError
 from ipymcp.protocol.clocks import Clocks
 from ipymcp.protocol.continuations import Continuations
-from ipymcp.protocol.inputs import MAX_ASKED, Answers, NoAnswers
+from ipymcp.protocol.inputs import MAX_ASKED, Answers
 from ipymcp.protocol.rpc import Slot
-from tests.clients import EVERYTHING, Person
+from tests.clients import EVERYTHING, NoAnswers, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
 MESSAGE = {"role": "user", "content": {"type": "text", "text": "x"}}
@@ -79,8 +79,6 @@ def test_who_offers_nothing_refuses_everything() -> None:
     with pytest.raises(RpcError) as caught:
         Answers(NoAnswers(), Clocks()).check("roots/list", Raw())
     assert caught.value.message == "roots/list is not supported by this host"
-    with pytest.raises(RpcError):
-        asyncio.run(NoAnswers().answer("roots/list", {}, None))
 
 
 def test_room_is_taken_and_given_back() -> None:

@@ -23,7 +23,7 @@ from ipymcp.protocol.oauth.discovery import AuthorizationServer
 from ipymcp.protocol.oauth.fetching import Web
 from ipymcp.protocol.oauth.grants import Asked, Granter, challenge_of
 from ipymcp.protocol.oauth.settings import OAuthSettings
-from ipymcp.protocol.oauth.store import MemoryTokenStore, Registration, TokenKey, Tokens
+from ipymcp.protocol.oauth.store import Registration, Tokens
 from tests.oauth_site import ISSUER, Site
 
 SERVER = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", sends_issuer=True)
@@ -308,25 +308,3 @@ def test_secrets_are_in_no_repr() -> None:
     held = Tokens(secret, Registration("id", "none", secret), secret)
     settings = OAuthSettings(client_secret=secret, private_key=secret, idp_token=secret, idp_client_secret=secret)
     assert secret not in repr(held) + repr(settings)
-
-
-def test_the_store_keeps_registrations_by_issuer_and_redirect_uri_and_finds_the_newest_tokens() -> None:
-    async def check() -> None:
-        store = MemoryTokenStore()
-        await store.keep_registration(ISSUER, "http://127.0.0.1:1/callback", CLIENT)
-        await store.keep_registration(ISSUER, "http://127.0.0.1:2/callback", CLIENT)
-        await store.keep_registration("https://other.example", "http://127.0.0.1:3/callback", CLIENT)
-        assert await store.redirect_uris(ISSUER) == ("http://127.0.0.1:2/callback", "http://127.0.0.1:1/callback")
-        await store.forget_registration(ISSUER, "http://127.0.0.1:2/callback")
-        assert await store.registration(ISSUER, "http://127.0.0.1:2/callback") is None
-        one, other = TokenKey(ISSUER, "r", "digest"), TokenKey("https://other.example", "r", "digest")
-        await store.keep_tokens(one, Tokens("1", CLIENT))
-        await store.keep_tokens(other, Tokens("2", CLIENT))
-        await store.keep_tokens(one, Tokens("3", CLIENT))
-        found = await store.find("digest")
-        assert found is not None and found[0] == one and found[1].access_token == "3"
-        await store.forget_tokens(one)
-        assert await store.find("another digest") is None
-        assert await store.tokens(one) is None
-
-    asyncio.run(check())

@@ -28,7 +28,6 @@ __all__ = ["Refused", "as_told", "auth_method", "refusal", "request", "tokens"]
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_LIFE = 300
 _LONGEST_TELLING = 200
-_DAY = 86_400.0
 
 
 class Refused(AuthError):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.protocol.oauth.settings import AuthMethod  # noqa: TC001 - stores on disk decode by these types
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["MemoryTokenStore", "Registration", "TokenKey", "TokenStore", "Tokens"]
+__all__ = ["Registration", "TokenKey", "TokenStore", "Tokens"]
 
 _MARGIN = 60.0
 
@@ -114,52 +110,3 @@ class TokenStore(Protocol):
     def refreshing(self, key: TokenKey) -> AbstractAsyncContextManager[None]:
         """Held while tokens are refreshed, by one at a time among all that share the store."""
         ...
-
-
-class MemoryTokenStore:
-    """A store that ends with the kernel."""
-
-    def __init__(self) -> None:
-        self._registrations: dict[tuple[str, str], Registration] = {}
-        self._tokens: dict[TokenKey, Tokens] = {}
-        self._locks: defaultdict[TokenKey, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    async def registration(self, issuer: str, redirect_uri: str) -> Registration | None:
-        """The client registered there for this redirect URI."""
-        return self._registrations.get((issuer, redirect_uri))
-
-    async def redirect_uris(self, issuer: str) -> tuple[str, ...]:
-        """The redirect URIs that clients are registered for there, newest first."""
-        return tuple(uri for held, uri in reversed(self._registrations) if held == issuer)
-
-    async def keep_registration(self, issuer: str, redirect_uri: str, registration: Registration) -> None:
-        """Keep a client, in place of an older one."""
-        self._registrations.pop((issuer, redirect_uri), None)
-        self._registrations[issuer, redirect_uri] = registration
-
-    async def forget_registration(self, issuer: str, redirect_uri: str) -> None:
-        """Forget a client, if there is one."""
-        self._registrations.pop((issuer, redirect_uri), None)
-
-    async def find(self, definition: str) -> tuple[TokenKey, Tokens] | None:
-        """The newest tokens of a server definition."""
-        return next((item for item in reversed(self._tokens.items()) if item[0].definition == definition), None)
-
-    async def tokens(self, key: TokenKey) -> Tokens | None:
-        """The tokens kept under a key."""
-        return self._tokens.get(key)
-
-    async def keep_tokens(self, key: TokenKey, tokens: Tokens) -> None:
-        """Keep tokens, in place of older ones."""
-        self._tokens.pop(key, None)
-        self._tokens[key] = tokens
-
-    async def forget_tokens(self, key: TokenKey) -> None:
-        """Forget tokens, if there are any."""
-        self._tokens.pop(key, None)
-
-    @contextlib.asynccontextmanager
-    async def refreshing(self, key: TokenKey) -> AsyncGenerator[None]:
-        """Held while tokens are refreshed, by one at a time."""
-        async with self._locks[key]:
-            yield
