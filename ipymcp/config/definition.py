@@ -90,6 +90,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Refuse tools that do not declare that they only read; `hinted`: those that declare that they write."""
     hints: Mapping[str, Mapping[str, bool]] = {}
     """Annotations of tools, by glob over their names, instead of the server's own."""
+    concurrency: int = 1
+    """How many calls of tools that may change something a model's answer may have running there at a time."""
     health_interval: float = 60.0
     """Seconds after which a remote server that nobody calls is asked whether it is there."""
     log_lines: int = 1000

@@ -136,6 +136,7 @@ def _server(name: str, entry: Entry, source: Source) -> ServerDefinition:
         tools=_rules(entry),
         read_only=_read_only(entry),
         hints=_hints(entry),
+        concurrency=entry.size("concurrency", 1, of="calls"),
         health_interval=entry.seconds("health_interval", 60.0),
         log_lines=entry.size("log_lines", 1000, of="lines"),
         source=source,

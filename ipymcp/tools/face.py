@@ -12,7 +12,6 @@ from ipymcp.policy.filters import is_named
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
 from ipymcp.tools.interaction import Prompts
-from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
 from ipymcp.tools.tool import ToolFactory
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.history import CallHistory
+    from ipymcp.tools.kept_results import KeptResults
     from ipymcp.tools.pins import ToolPins
     from ipymcp.tools.policy import ToolPolicy
     from ipymcp.tools.prompts import AllPrompts
@@ -54,7 +54,6 @@ class Mcp(Live):
         host.desk.interaction = Prompts()
         self._filters = host.guard.policy.filters
         self._factory = ToolFactory(host)
-        self._results = KeptResults()
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -70,7 +69,7 @@ class Mcp(Live):
     @property
     def tools(self) -> Toolset:
         """All tools now available; called with patterns, a selection: `mcp.tools("fs.*", "!*.write_*")`."""
-        return Toolset(self._host, self._factory, ())
+        return Toolset(self._host, self._factory)
 
     @property
     def resources(self) -> AllResources:
@@ -110,7 +109,7 @@ class Mcp(Live):
     @property
     def results(self) -> KeptResults:
         """What the panel showed a part of, by the number it was given: `mcp.results[7]`."""
-        return self._results
+        return self._factory.results
 
     @waits
     async def history(

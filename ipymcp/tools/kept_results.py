@@ -1,4 +1,4 @@
-"""What was shown in part, kept whole: the latest results of the panel."""
+"""What was shown in part, to a person or a model, kept whole."""
 
 from __future__ import annotations
 
@@ -61,10 +61,12 @@ class KeptResults(Listing):
     def table(self) -> Table:
         """One row a result."""
         rows = [(number, _source(result), size) for number, (result, size) in [*self._kept.items()]]
-        note = "" if rows else "nothing yet: what %mcp panel gets is kept here"
+        note = "" if rows else "nothing yet: what %mcp panel gets is kept here, and what is too long for a model"
         return Table(("number", "of", "bytes"), rows, title="MCP results", note=note)
 
 
 def _source(result: Any) -> str:
+    if getattr(result, "server", None) is None:  # of a function of the notebook
+        return type(result).__name__
     names = (getattr(result, name, None) for name in ("tool", "uri", "prompt"))
     return f"{result.server} {next((name for name in names if name), '')}"

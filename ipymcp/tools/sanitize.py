@@ -9,7 +9,7 @@ import re
 
 from ipymcp.masking import mask
 
-__all__ = ["text", "visible"]
+__all__ = ["stripped", "text", "visible"]
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, tags.
 _INVISIBLE = re.compile(
@@ -29,14 +29,28 @@ def visible(value: str) -> str:
     return value if value.isascii() and value.isprintable() else _INVISIBLE.sub(_show, value)
 
 
+def stripped(value: str) -> str:
+    """The same text without those characters, secrets masked: for a model, which reads what a person cannot see."""
+    value = mask(value).replace("\r\n", "\n").replace("\r", "\n")
+    return value if value.isascii() and value.isprintable() else _INVISIBLE.sub(_drop, value)
+
+
+def _drop(match: re.Match[str]) -> str:
+    return match[0] if _belongs(match) else ""
+
+
 def _show(match: re.Match[str]) -> str:
-    character, before = match[0], match.string[max(0, match.start() - 1) : match.start()]
-    if character in _JOINERS and _joins(character, before, match.string[match.end() : match.end() + 1]):
-        return character
-    code = ord(character)
+    if _belongs(match):
+        return match[0]
+    code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)
     return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
+
+
+def _belongs(match: re.Match[str]) -> bool:
+    character, before = match[0], match.string[max(0, match.start() - 1) : match.start()]
+    return character in _JOINERS and _joins(character, before, match.string[match.end() : match.end() + 1])
 
 
 def _joins(character: str, before: str, after: str) -> bool:

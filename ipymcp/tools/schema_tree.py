@@ -29,6 +29,7 @@ __all__ = [
     "json_equal",
     "kind_of",
     "listed_values",
+    "merged",
     "properties",
     "required_names",
 ]
@@ -260,20 +261,20 @@ def _combine(forms: list[Schema], others: list[Schema]) -> list[Schema]:
     """Every form of one with every form of the other, as `allOf` has it."""
     if len(forms) * len(others) > _MAX_ALTERNATIVES:
         raise RecursionError
-    return [_merge(one, other) for one in forms for other in others]
+    return [merged(one, other) for one in forms for other in others]
 
 
-def _merge(one: Schema, other: Schema) -> Schema:
+def merged(one: Schema, other: Schema) -> Schema:
     """What holds for both; the first speaks where both describe the same thing."""
-    merged = {key: value for key, value in {**other, **one}.items() if key not in _SPELLED}
+    result = {key: value for key, value in {**other, **one}.items() if key not in _SPELLED}
     if properties(one) and properties(other):
-        merged["properties"] = {**properties(one), **properties(other)}
+        result["properties"] = {**properties(one), **properties(other)}
     if "required" in one and "required" in other:
-        merged["required"] = required_names(one) + required_names(other)
+        result["required"] = required_names(one) + required_names(other)
     kinds, more = form_kinds(one), form_kinds(other)
     if "type" in one and "type" in other and kinds and more:
-        merged["type"] = sorted(kinds & more) or one["type"]
-    return merged
+        result["type"] = sorted(kinds & more) or one["type"]
+    return result
 
 
 _SPELLED: Final = frozenset({"$ref", "allOf", *_BRANCHES, "$defs", "definitions"})

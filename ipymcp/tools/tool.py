@@ -15,6 +15,7 @@ from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.masking import mask
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 from ipymcp.tools.specialised import specialised
@@ -47,6 +48,8 @@ class ToolFactory:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self.results = KeptResults()
+        """What was shown in part."""
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from glob import escape
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
@@ -10,14 +11,20 @@ from ipymcp.runtime.names import model_name, nearest
 from ipymcp.tools.live import Listing
 from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
+from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.models.declaring import Declaration, ProviderTools
+    from ipymcp.tools.models.dialects import Dialect
+    from ipymcp.tools.models.functions import FunctionTool
+    from ipymcp.tools.models.running import ToolCaller
     from ipymcp.tools.schema import Parameter
     from ipymcp.tools.tool import Tool, ToolFactory
 
@@ -28,17 +35,59 @@ class Toolset(Listing):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
     Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled and denied
-    tools are in no selection, and only servers that are ready, or lazy, have tools.
+    tools are in no selection, and only servers that are ready, or lazy, have tools. `+` joins selections, and plain
+    functions: `mcp.tools("fs.*") + [my_function]`.
+
+    For a model: `.to_openai()` and its like declare the tools, `.run(response)` makes the calls it asks for.
+
+    Args:
+        host: Whose tools.
+        factory: Makes them.
+        parts: What is joined: for each, the patterns it was narrowed by, step by step.
+        functions: The functions of the notebook among them.
     """
 
-    def __init__(self, host: Host, factory: ToolFactory, selections: tuple[tuple[str, ...], ...]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        factory: ToolFactory,
+        parts: tuple[tuple[tuple[str, ...], ...], ...] = ((),),
+        functions: tuple[FunctionTool, ...] = (),
+    ) -> None:
         self._host = host
         self._factory = factory
-        self._selections = selections
+        self._parts = parts
+        self._functions = functions
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
 
     def __call__(self, *patterns: str) -> Toolset:
         """A narrower selection."""
-        return Toolset(self._host, self._factory, (*self._selections, patterns)) if patterns else self
+        if not patterns:
+            return self
+        functions = tuple(one for one in self._functions if selects(patterns, one))
+        return Toolset(self._host, self._factory, tuple((*part, patterns) for part in self._parts), functions)
+
+    def __add__(self, others: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
+        """This and another selection, or tools, or functions of the notebook; each once.
+
+        Raises:
+            ArgumentError: A model could not call one of the functions.
+        """
+        if isinstance(others, Toolset):
+            parts, functions = others._parts, others._functions
+        else:
+            from ipymcp.tools.models.functions import FunctionTool
+            from ipymcp.tools.tool import Tool
+
+            given = list(others)
+            tools = [one for one in given if isinstance(one, Tool)]
+            parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
+            functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
+        known = {one.name: one for one in (*self._functions, *functions)}
+        return Toolset(self._host, self._factory, (*self._parts, *parts), tuple(known.values()))
 
     @property
     def entries(self) -> list[ToolEntry]:
@@ -54,25 +103,26 @@ class Toolset(Listing):
             for session in self._host.sessions.values()
             if session.client is not None or session.is_lazy
             for entry in session.catalog.tools.values()
-            if all(selects(one, entry) for one in self._selections)
+            if any(all(selects(one, entry) for one in part) for part in self._parts)
         ]
 
     @property
     def names(self) -> list[str]:
-        """`server.tool` of each."""
-        return [f"{entry.server}.{entry.name}" for entry in self.entries]
+        """`server.tool` of each; functions as `notebook.function`."""
+        return [f"{entry.server}.{entry.name}" for entry in (*self.entries, *self._functions)]
 
     @property
     def model_names(self) -> dict[str, str]:
         """What a model calls each that it may see: `{server__tool: server.tool}`. Changed tools are not among them."""
-        seen = self._entries("model")
-        return {model_name(entry.server, entry.name): f"{entry.server}.{entry.name}" for entry in seen}
+        named = {model_name(one.server, one.name): f"{one.server}.{one.name}" for one in self._entries("model")}
+        return named | {one.name: f"{one.server}.{one.name}" for one in self._functions}
 
-    def __iter__(self) -> Iterator[Tool]:
-        return (self._factory.tool(entry) for entry in self.entries)
+    def __iter__(self) -> Iterator[Tool | Callable[..., Any]]:
+        yield from (self._factory.tool(entry) for entry in self.entries)
+        yield from (one.function for one in self._functions)
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.entries) + len(self._functions)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -88,13 +138,118 @@ class Toolset(Listing):
                 return self._factory.tool(entry)
         raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
 
+    # -- for a model --------------------------------------------------------------------------------------------------
+
+    def to_openai(self) -> ProviderTools:
+        """The tools as OpenAI's Chat Completions takes them, and every address that speaks it; `.lost` has the rest."""
+        return self._declared("openai")
+
+    def to_openai_responses(self) -> ProviderTools:
+        """The tools as OpenAI's Responses takes them."""
+        return self._declared("openai_responses")
+
+    def to_anthropic(self) -> ProviderTools:
+        """The tools as Anthropic's Messages takes them."""
+        return self._declared("anthropic")
+
+    def to_gemini(self) -> ProviderTools:
+        """The tools as Gemini takes them: a list of one `Tool`, which has all the functions."""
+        return self._declared("gemini")
+
+    def to_pydantic_ai(self) -> Any:
+        """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have."""
+        from ipymcp.tools.models.frameworks import pydantic_ai_toolset
+
+        return pydantic_ai_toolset(self._declarations, self._caller())
+
+    def to_langchain(self) -> list[Any]:
+        """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`."""
+        from ipymcp.tools.models.frameworks import langchain_tools
+
+        return langchain_tools(self._declarations(), self._caller())
+
+    def to_llm(self) -> list[Any]:
+        """The tools as `llm` takes them: `model.chain(prompt, tools=…)`."""
+        from ipymcp.tools.models.frameworks import llm_tools
+
+        return llm_tools(self._declarations(), self._caller())
+
+    def to_chatlas(self) -> list[Any]:
+        """The tools as chatlas takes them: `chat.set_tools(…)`."""
+        from ipymcp.tools.models.frameworks import chatlas_tools
+
+        return chatlas_tools(self._declarations(), self._caller())
+
+    def _declarations(self) -> list[Declaration]:
+        from ipymcp.tools.models.declaring import declarations
+
+        return declarations(self._entries("model"), self._functions)
+
+    def _caller(self) -> ToolCaller:
+        from ipymcp.tools.models.running import ToolCaller
+
+        return ToolCaller(self, self._factory)
+
+    def _declared(self, dialect: Dialect) -> ProviderTools:
+        from ipymcp.tools.models.declaring import provider_tools
+
+        return provider_tools(self._entries("model"), self._functions, dialect)
+
+    def describe(self) -> Table:
+        """What the tools cost a model in each request, by server. Tokens are an estimate: four characters each."""
+        from ipymcp.tools.models.declaring import costs
+
+        return costs(self._entries("model"), self._functions)
+
+    @waits
+    async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
+        """Make the calls that a model asks for. Whatever goes wrong with one of them the model is told.
+
+        Calls to different servers run at the same time; those to one server in order, unless they only read or its
+        `concurrency` says more. You are asked about calls as your policy has it.
+
+        Args:
+            response: The provider's response, one of its messages, or a list of its tool calls.
+            turn: Names the answer they are a part of, where there are several responses to one question, so that one
+                consent may cover all of them.
+
+        Returns:
+            What to add to the conversation, after the model's own message; empty where it asked for nothing.
+
+        Raises:
+            ArgumentError: That is no answer of a model.
+        """
+        from ipymcp.tools.models.dialects import asked, messages
+        from ipymcp.tools.models.running import Runner
+
+        dialect, calls = asked(response)
+        runner = Runner(self, self._factory, turn or f"run {self._host.number()}")
+        return messages(dialect, await runner.run_all(calls))
+
+    def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:
+        """What a model means by a name.
+
+        Raises:
+            UnknownName: Nothing, or what it may not see.
+        """
+        for function in self._functions:
+            if function.name == name:
+                return function
+        for session, entry in self._selected():
+            if model_name(entry.server, entry.name) == name and not self._host.is_denied(session, entry, "model"):
+                return session, entry
+        raise UnknownName(f"there is no tool {name!r}", hint=nearest(name, self.model_names) or None)
+
+    # -- for people ---------------------------------------------------------------------------------------------------
+
     @property
     def table(self) -> Table:
         """One row a tool."""
         sessions = self._host.sessions.values()
         for session in sessions:
             session.look_at_tools()
-        named = {pattern.partition(".")[0] for selection in self._selections for pattern in selection}
+        patterns = [pattern for part in self._parts for selection in part for pattern in selection]
+        named = {pattern.partition(".")[0] for pattern in patterns}
         away = [
             not_running(session, anything=False)
             for session in sessions
@@ -102,8 +257,9 @@ class Toolset(Listing):
         ]
         entries = self.entries
         hidden = hidden_note(len(self._selected()) - len(entries))
-        empty = [] if entries or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
-        note = " · ".join(filter(None, [*empty, hidden, *away]))
+        empty = [] if len(self) or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
+        also = [f"and {', '.join(f'{one.name}()' for one in self._functions)}"] if self._functions else []
+        note = " · ".join(filter(None, [*empty, *also, hidden, *away]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
 
 

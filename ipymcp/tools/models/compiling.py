@@ -1,0 +1,279 @@
+"""A tool's input schema, made what a provider takes, with word of what was lost on the way.
+
+References are followed and `allOf` is merged, as the rest of the Python face reads a schema. What a provider has no
+keyword for is said in the description instead, where it is short, so that the model still knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.tools.sanitize import stripped
+from ipymcp.tools.schema_tree import Budget, SchemaTree, form_kinds, merged, properties, required_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ipymcp.tools.models.profiles import Profile
+    from ipymcp.tools.schema_tree import Schema
+
+__all__ = ["Compiled", "Loss", "compiled", "restored"]
+
+_MOST_NODES: Final = 3_000
+_LONGEST_NOTE: Final = 120
+_UNIONS: Final = ("anyOf", "oneOf")
+_BUILT: Final = frozenset(
+    {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
+    | {"$ref", "$defs", "definitions", "allOf", *_UNIONS}
+)
+"""What the compiler reads itself."""
+_SILENT: Final = frozenset({"$schema", "$id", "$anchor", "$comment", "examples", "deprecated", "readOnly", "writeOnly"})
+"""What says nothing to a model: no loss."""
+
+
+class Loss(Struct, frozen=True):
+    """Something that a provider's declaration does not say."""
+
+    path: str
+    """Where in the schema, as `a.b[].c`; empty for the whole."""
+    what: str
+
+
+class Compiled(Struct, frozen=True):
+    """A schema as a provider takes it.
+
+    Attributes:
+        parameters: The schema: an object's.
+        lost: What it does not say any more.
+        renamed: The properties that had to be called otherwise: `{new name: the tool's own}`.
+    """
+
+    parameters: Schema
+    lost: tuple[Loss, ...] = ()
+    renamed: Mapping[str, str] = {}
+
+
+def compiled(schema: object, profile: Profile) -> Compiled:
+    """Compile the input schema of a tool, decoded."""
+    compiler = _Compiler(SchemaTree(schema if is_object(schema) else {}), profile)
+    parameters = compiler.root()
+    return Compiled(parameters, tuple(compiler.lost), compiler.renamed)
+
+
+def restored(arguments: Any, renamed: Mapping[str, str]) -> Any:
+    """Arguments by the tool's own names again."""
+    if not renamed:
+        return arguments
+    if is_object(arguments):
+        return {renamed.get(key, key): restored(value, renamed) for key, value in arguments.items()}
+    return [restored(each, renamed) for each in arguments] if is_array(arguments) else arguments
+
+
+class _Compiler:
+    def __init__(self, tree: SchemaTree, profile: Profile) -> None:
+        self.lost: list[Loss] = []
+        self.renamed: dict[str, str] = {}
+        self._tree = tree
+        self._profile = profile
+        self._budget = Budget(_MOST_NODES)
+        self._definitions: dict[str, Any] = {}
+        """Those that refer to themselves, by their reference, where that may be."""
+        self._following: list[str] = []
+
+    def root(self) -> Schema:
+        """The whole: always an object, without alternatives at its top, which no provider takes."""
+        root = self._tree.root
+        try:
+            if any(each in root for each in ("$ref", "allOf", *_UNIONS)):
+                root = self._flat(root)
+            result = self._node({**root, "type": "object"}, "", 0)
+        except RecursionError:
+            self._lose("", "too large: any arguments")
+            result = {}
+        members: Schema = {}
+        result = {"type": "object", "properties": members, **result}
+        return {**result, "$defs": self._definitions} if self._definitions else result
+
+    def _flat(self, root: Schema) -> Schema:
+        forms = self._tree.alternatives(root)
+        if len(forms) > 1:
+            self._lose("", "alternatives at the top: the arguments of all of them")
+        always = [name for form in forms[:1] for name in required_names(form)]
+        always = [name for name in always if all(name in required_names(form) for form in forms)]
+        own = {key: value for key, value in root.items() if key not in ("$ref", "allOf", *_UNIONS)}
+        return {**own, "properties": self._tree.members(), "required": always}
+
+    # -- one subschema ------------------------------------------------------------------------------------------------
+
+    def _node(self, schema: object, path: str, depth: int) -> Schema:
+        if not is_object(schema):
+            return {}
+        self._budget.spend()
+        if depth > self._profile.depth:
+            self._lose(path, "deeper than it may be: any JSON")
+            return {"description": "any JSON"}
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            return self._referred(schema, reference, path, depth)
+        return self._plain(self._whole(schema), path, depth)
+
+    def _referred(self, schema: Schema, reference: str, path: str, depth: int) -> Schema:
+        if reference in self._following:
+            if self._profile.recursion:
+                name = reference.rpartition("/")[2] or "root"
+                self._definitions.setdefault(name, None)
+                return {"$ref": f"#/$defs/{name}"}
+            self._lose(path, "refers to itself: any JSON from there on")
+            return {"description": "as above, or any JSON"}
+        try:
+            target = self._tree.pointer(reference)
+        except LookupError:
+            self._lose(path, f"refers to nothing: {reference[:60]}")
+            target = {}
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        self._following.append(reference)
+        try:
+            result = self._node({**target, **siblings} if is_object(target) else siblings, path, depth)
+        finally:
+            self._following.pop()
+        name = reference.rpartition("/")[2] or "root"
+        if name in self._definitions:
+            self._definitions[name] = result
+        return result
+
+    def _whole(self, schema: Schema) -> Schema:
+        """Its `allOf` merged into it."""
+        parts = schema.get("allOf")
+        if not is_array(parts):
+            return schema
+        whole = {key: value for key, value in schema.items() if key != "allOf"}
+        for part in parts:
+            form = self._tree.alternatives(part)[0]
+            whole = {**merged(whole, form), **{key: whole[key] for key in _UNIONS if key in whole}}
+        return whole
+
+    def _plain(self, schema: Schema, path: str, depth: int) -> Schema:
+        result: Schema = {}
+        notes: list[str] = []
+        for word, value in schema.items():
+            if word in _BUILT or word in _SILENT or word.startswith("x-"):
+                continue
+            if word == "description":
+                result[word] = stripped(str(value))
+            elif not self._keeps(word, value):
+                self._reword(word, value, path, result, notes)
+            else:
+                result[word] = stripped(value) if isinstance(value, str) else value
+        self._put_type(schema, path, depth, result)
+        if notes:
+            result["description"] = " ".join(filter(None, (result.get("description"), f"({'; '.join(notes)})")))
+        return result
+
+    def _keeps(self, word: str, value: object) -> bool:
+        profile = self._profile
+        return word in profile.words and (word != "format" or profile.formats is None or value in profile.formats)
+
+    def _reword(self, word: str, value: object, path: str, result: Schema, notes: list[str]) -> None:
+        if word == "const":
+            result["enum"] = [value]
+            return
+        if word == "title":
+            return
+        note = f"{word}: {json.dumps(value, ensure_ascii=False)}"
+        if len(note) <= _LONGEST_NOTE:
+            notes.append(stripped(note))
+            if word != "default":
+                self._lose(path, f"{word}: it is told in words")
+        else:
+            self._lose(path, word)
+
+    def _put_type(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
+        branches = [each for union in _UNIONS for each in _array(schema.get(union))]
+        kinds = schema.get("type")
+        names = [str(kind) for kind in kinds] if is_array(kinds) else [str(kinds)] if isinstance(kinds, str) else []
+        if not names and not branches and "enum" not in result:
+            names = sorted(form_kinds(schema) or ())
+        if schema.get("nullable") is True and names and "null" not in names:
+            names.append("null")
+        if "object" in names:
+            self._put_members(schema, path, depth, result)
+        if "array" in names:
+            self._put_items(schema, path, depth, result)
+        if len(names) == 1:
+            result["type"] = names[0]
+        elif names and self._profile.type_lists:
+            result["type"] = names
+        elif names:
+            own = {key: result.pop(key) for key in _MEMBERS if key in result}
+            result["anyOf"] = [
+                {"type": name, **{key: own[key] for key in own if _MEMBERS[key] == name}} for name in names
+            ]
+        if branches:
+            variants = [self._node(each, path, depth) for each in branches]
+            if "anyOf" not in result:
+                result["anyOf"] = variants
+            else:
+                self._lose(path, "alternatives beside a list of types")
+        if "null" in names and is_array(result.get("enum")) and None not in result["enum"]:
+            result["enum"] = [*result["enum"], None]
+
+    def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
+        members: Schema = {}
+        names: dict[str, str] = {}
+        for name, member in properties(schema).items():
+            if member is not False:
+                names[name] = self._key(name, path)
+                members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
+        if members or "properties" in schema:
+            result["properties"] = members
+        required = [names[name] for name in required_names(schema) if name in names]
+        if required:
+            result["required"] = required
+        others = schema.get("additionalProperties")
+        if is_object(others) and others:
+            result["additionalProperties"] = self._node(others, f"{path}.*", depth + 1)
+        elif others is False:
+            result["additionalProperties"] = False
+
+    def _put_items(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
+        items = schema.get("items")
+        first = _array(schema.get("prefixItems")) or _array(items)
+        if first:
+            self._lose(path, "the places of its items: any of them anywhere")
+            variants = [self._node(each, f"{path}[]", depth + 1) for each in first]
+            result["items"] = variants[0] if len(variants) == 1 else {"anyOf": variants}
+        else:
+            result["items"] = self._node(items, f"{path}[]", depth + 1)
+
+    def _key(self, name: str, path: str) -> str:
+        pattern = self._profile.key
+        if pattern is None or pattern.fullmatch(name):
+            return name
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        clean = "".join(each if each.isascii() and each.isalnum() else "_" for each in name)[:50]
+        new = f"{clean}_{digest}"
+        self.renamed[new] = name
+        self._lose(f"{path}.{name}" if path else name, f"its name: {new}")
+        return new
+
+    def _lose(self, path: str, what: str) -> None:
+        self.lost.append(Loss(path, what))
+
+
+_MEMBERS: Final = {
+    "properties": "object",
+    "required": "object",
+    "additionalProperties": "object",
+    "items": "array",
+    "minItems": "array",
+    "maxItems": "array",
+}
+
+
+def _array(value: object) -> list[Any]:
+    return value if is_array(value) else []

@@ -1,0 +1,141 @@
+"""A selection of tools, declared to a provider."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ipymcp.errors import McpError
+from ipymcp.protocol import wire
+from ipymcp.runtime.names import model_name
+from ipymcp.tools.models.compiling import compiled
+from ipymcp.tools.models.dialects import SHAPES
+from ipymcp.tools.models.profiles import PLAIN, PROFILES
+from ipymcp.tools.models.texts import described, tokens
+from ipymcp.tools.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.tools.models.dialects import Dialect
+    from ipymcp.tools.models.functions import FunctionTool
+    from ipymcp.tools.models.profiles import Profile
+    from ipymcp.tools.schema_tree import Schema
+
+__all__ = ["Declaration", "ProviderTools", "costs", "declarations", "declared", "declared_function", "provider_tools"]
+
+
+class Declaration(Struct, frozen=True):
+    """One tool as a model is told of it."""
+
+    name: str
+    server: str
+    tool: str
+    description: str
+    parameters: Schema
+    lost: tuple[tuple[str, str], ...]
+    """Where in its schema, and what the model is not told."""
+
+
+class ProviderTools(list[dict[str, Any]]):
+    """Declarations as a provider takes them: a list for its `tools`. `.lost` says what they do not say.
+
+    Args:
+        declarations: What is declared.
+        dialect: For whom.
+
+    Raises:
+        McpError: They are more than it takes.
+    """
+
+    def __init__(self, declarations: Iterable[Declaration], dialect: Dialect) -> None:
+        self._declarations = list(declarations)
+        profile = PROFILES[dialect]
+        if len(self._declarations) > profile.functions:
+            raise McpError(
+                f"{profile.name} takes {profile.functions} tools at most, these are {len(self._declarations):,}",
+                hint='select fewer: mcp.tools("fs.*", "!*.write_*")',
+            )
+        shaped = [SHAPES[dialect](one) for one in self._declarations]
+        super().__init__([{"functionDeclarations": shaped}] if dialect == "gemini" and shaped else shaped)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the model calls each: `{server__tool: server.tool}`."""
+        return {one.name: f"{one.server}.{one.tool}" for one in self._declarations}
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens they cost in each request: an estimate."""
+        return sum(map(cost, self._declarations))
+
+    @property
+    def lost(self) -> Table:
+        """What the tools' schemas say and the model is not told: one row for each."""
+        rows = [
+            (f"{one.server}.{one.tool}", path or "(whole)", what)
+            for one in self._declarations
+            for path, what in one.lost
+        ]
+        return Table(("tool", "at", "lost"), rows, note="" if rows else "nothing")
+
+
+def provider_tools(entries: Iterable[ToolEntry], functions: Iterable[FunctionTool], dialect: Dialect) -> ProviderTools:
+    """Tools and functions, declared to a provider."""
+    return ProviderTools(declarations(entries, functions, PROFILES[dialect]), dialect)
+
+
+def costs(entries: Iterable[ToolEntry], functions: Iterable[FunctionTool]) -> Table:
+    """What tools cost in each request, by server, the dearest first."""
+    servers: dict[str, list[int]] = {}
+    for one in declarations(entries, functions):
+        servers.setdefault(one.server, []).append(cost(one))
+    rows = sorted(((name, len(each), sum(each)) for name, each in servers.items()), key=lambda row: -row[2])
+    count, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
+    note = f"{count:,} tools, about {total:,} tokens in each request: an estimate" if rows else "no tools"
+    return Table(("server", "tools", "tokens"), rows, title="What a model is told", note=note)
+
+
+def declarations(
+    entries: Iterable[ToolEntry], functions: Iterable[FunctionTool], profile: Profile = PLAIN
+) -> list[Declaration]:
+    """Tools and functions, declared."""
+    return [*(declared(one, profile) for one in entries), *(declared_function(one, profile) for one in functions)]
+
+
+def declared(entry: ToolEntry, profile: Profile) -> Declaration:
+    """A server's tool, declared."""
+    definition = entry.definition
+    return _declaration(
+        model_name(entry.server, entry.name),
+        entry.server,
+        entry.name,
+        definition.description or definition.title or "",
+        wire.loads(definition.inputSchema),
+        profile,
+    )
+
+
+def declared_function(function: FunctionTool, profile: Profile) -> Declaration:
+    """A function of the notebook, declared."""
+    return _declaration(
+        function.name, function.server, function.name, function.description, function.input_schema, profile
+    )
+
+
+def _declaration(name: str, server: str, tool: str, text: str, schema: object, profile: Profile) -> Declaration:
+    description, is_cut = described(server, text, profile.description)
+    made = compiled(schema, profile)
+    lost = [(one.path, one.what) for one in made.lost]
+    if is_cut:
+        lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
+    return Declaration(name, server, tool, description, made.parameters, tuple(lost))
+
+
+def cost(declaration: Declaration) -> int:
+    """About how many tokens a tool costs in each request."""
+    parameters = json.dumps(declaration.parameters, separators=(",", ":"), ensure_ascii=False)
+    return tokens(len(declaration.name) + len(declaration.description) + len(parameters))

@@ -1,0 +1,255 @@
+"""What models answer, in each provider's words, and what they are answered.
+
+An answer is the provider's response as its library gives it (an object with `model_dump`), the same as plain JSON, one
+of its messages, or a list of its tool calls. Which provider's it is is seen from its shape.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ipymcp.errors import ArgumentError
+from ipymcp.protocol.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ipymcp.tools.content import Image
+    from ipymcp.tools.models.declaring import Declaration
+
+__all__ = ["SHAPES", "Asked", "Dialect", "Outcome", "asked", "messages", "read_arguments"]
+
+Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini"]
+_HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
+_SHOWN: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The images that models take."""
+
+
+class Asked(Struct, frozen=True):
+    """A call that a model asks for."""
+
+    id: str
+    name: str
+    arguments: Any
+    """A mapping, or the JSON of one as the model wrote it."""
+
+
+class Outcome(Struct, frozen=True):
+    """What came of it, as the model is told."""
+
+    asked: Asked
+    text: str
+    images: tuple[Image, ...] = ()
+    is_error: bool = False
+
+    @property
+    def shown(self) -> list[tuple[str, Image]]:
+        """The images that models take, with what they truly are."""
+        kinds = [(image.display_type, image) for image in self.images]
+        return [(kind, image) for kind, image in kinds if kind in _SHOWN]
+
+
+# -- declarations -----------------------------------------------------------------------------------------------------
+
+
+def _openai(one: Declaration) -> dict[str, Any]:
+    return {"type": "function", "function": {**_about(one), "parameters": one.parameters}}
+
+
+def _responses(one: Declaration) -> dict[str, Any]:
+    return {"type": "function", **_about(one), "parameters": one.parameters, "strict": False}
+
+
+def _anthropic(one: Declaration) -> dict[str, Any]:
+    return {**_about(one), "input_schema": one.parameters}
+
+
+def _gemini(one: Declaration) -> dict[str, Any]:
+    return {**_about(one), "parametersJsonSchema": one.parameters}
+
+
+def _about(one: Declaration) -> dict[str, Any]:
+    return {"name": one.name, "description": one.description}
+
+
+SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
+    "openai": _openai,
+    "openai_responses": _responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+}
+
+
+# -- what a model answered --------------------------------------------------------------------------------------------
+
+
+def asked(response: object) -> tuple[Dialect, list[Asked]]:
+    """The calls that a response asks for, and whose words they are in.
+
+    Raises:
+        ArgumentError: It is nothing that a model answers.
+    """
+    return _read(_plain(response))
+
+
+def _read(value: Any) -> tuple[Dialect, list[Asked]]:
+    if is_array(value):
+        return _read_items(value)
+    if is_object(value):
+        if is_array(value.get("choices")):
+            return "openai", _chat_calls(_first(value["choices"], "message"))
+        if "tool_calls" in value or (value.get("role") == "assistant" and isinstance(value.get("content"), str)):
+            return "openai", _chat_calls(value)
+        if is_array(value.get("output")):
+            return "openai_responses", _calls(value["output"], _response_call)
+        if is_array(value.get("candidates")):
+            return "gemini", _calls(_parts(_first(value["candidates"], "content")), _gemini_call)
+        if is_array(value.get("parts")):
+            return "gemini", _calls(value["parts"], _gemini_call)
+        if is_array(value.get("content")):
+            return "anthropic", _calls(value["content"], _anthropic_call)
+        return _read_items([value])
+    raise ArgumentError(f"no answer of a model: {type(value).__name__}", hint=_HINT)
+
+
+def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[Asked]]:
+    readers: tuple[tuple[Dialect, Callable[[Any], Asked | None]], ...] = (
+        ("openai", _chat_call),
+        ("openai_responses", _response_call),
+        ("anthropic", _anthropic_call),
+        ("gemini", _gemini_call),
+    )
+    for dialect, read in readers:
+        found = _calls(items, read)
+        if found:
+            return dialect, found
+    if not items or all(is_object(item) and "type" in item for item in items):
+        return "openai", []
+    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+    raise ArgumentError(f"no tool calls of a model: a list of {kinds}", hint=_HINT)
+
+
+def _calls(items: Any, read: Callable[[Any], Asked | None]) -> list[Asked]:
+    return [call for item in items if (call := read(item)) is not None] if is_array(items) else []
+
+
+def _chat_calls(message: Any) -> list[Asked]:
+    return _calls(message.get("tool_calls"), _chat_call) if is_object(message) else []
+
+
+def _chat_call(item: Any) -> Asked | None:
+    function = item.get("function") if is_object(item) else None
+    if not is_object(function):
+        return None
+    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), function.get("arguments"))
+
+
+def _response_call(item: Any) -> Asked | None:
+    if not is_object(item) or item.get("type") != "function_call":
+        return None
+    return Asked(str(item.get("call_id") or ""), str(item.get("name") or ""), item.get("arguments"))
+
+
+def _anthropic_call(item: Any) -> Asked | None:
+    if not is_object(item) or item.get("type") != "tool_use":
+        return None
+    return Asked(str(item.get("id") or ""), str(item.get("name") or ""), item.get("input"))
+
+
+def _gemini_call(item: Any) -> Asked | None:
+    if not is_object(item):
+        return None
+    call = item.get("functionCall") or item.get("function_call") or (item if "args" in item else None)
+    if not is_object(call):
+        return None
+    return Asked(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
+
+
+def _parts(content: Any) -> Any:
+    return content.get("parts") if is_object(content) else None
+
+
+def _first(items: Sequence[Any], key: str) -> Any:
+    return items[0].get(key) if items and is_object(items[0]) else None
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump()
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+# -- what it is answered ----------------------------------------------------------------------------------------------
+
+
+def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """What to add to the conversation after the model's own message; nothing where it asked for nothing."""
+    if not outcomes:
+        return []
+    if dialect == "openai":
+        return [{"role": "tool", "tool_call_id": one.asked.id, "content": _with_names(one)} for one in outcomes]
+    if dialect == "openai_responses":
+        return [
+            {"type": "function_call_output", "call_id": one.asked.id, "output": _response_output(one)}
+            for one in outcomes
+        ]
+    if dialect == "anthropic":
+        return [{"role": "user", "content": [_anthropic_result(one) for one in outcomes]}]
+    return [{"role": "user", "parts": [_gemini_result(one) for one in outcomes]}]
+
+
+def _with_names(outcome: Outcome) -> str:
+    """The text, with the images named that Chat Completions takes from no tool."""
+    return "\n".join([outcome.text, *map(str, outcome.images)]).strip()
+
+
+def _response_output(outcome: Outcome) -> Any:
+    shown = outcome.shown
+    if not shown:
+        return _with_names(outcome)
+    images = [{"type": "input_image", "image_url": f"data:{kind};base64,{image.base64}"} for kind, image in shown]
+    return [{"type": "input_text", "text": outcome.text}, *images] if outcome.text else images
+
+
+def _anthropic_result(outcome: Outcome) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": outcome.text}] if outcome.text else []
+    blocks += [
+        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
+        for kind, image in outcome.shown
+    ]
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.asked.id, "content": blocks}
+    return {**result, "is_error": True} if outcome.is_error else result
+
+
+def _gemini_result(outcome: Outcome) -> dict[str, Any]:
+    key = "error" if outcome.is_error else "output"
+    response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: outcome.text}}
+    if outcome.asked.id:
+        response["id"] = outcome.asked.id
+    if shown := outcome.shown:
+        response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
+    return {"functionResponse": response}
+
+
+def read_arguments(value: Any) -> dict[str, Any]:
+    """The arguments a model gave.
+
+    Raises:
+        ArgumentError: They are no JSON object; the message is for the model.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value or "{}")
+        except ValueError as error:
+            raise ArgumentError(f"the arguments are no JSON: {error}", hint="send one JSON object") from error
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise ArgumentError("the arguments are no JSON object", hint="send one JSON object")
+    return value

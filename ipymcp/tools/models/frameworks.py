@@ -1,0 +1,142 @@
+"""A selection of tools as other libraries take them. Each is imported when it is asked for.
+
+A library's own loop makes the calls then; they pass through the host all the same, with its policy and its history.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ipymcp.errors import McpError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from ipymcp.tools.models.declaring import Declaration
+    from ipymcp.tools.models.dialects import Outcome
+
+__all__ = ["Called", "chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
+
+_NAME = "ipymcp"
+
+
+class Called(Protocol):
+    """Calls a tool by the name that a model has for it, and gives what the model is told."""
+
+    def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Wait for it here."""
+        ...
+
+    def aio(self, name: str, arguments: dict[str, Any]) -> Awaitable[Outcome]:
+        """Await it."""
+        ...
+
+
+def pydantic_ai_toolset(declared: Callable[[], Sequence[Declaration]], called: Called) -> Any:
+    """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go."""
+    ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
+    toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
+    validating: Any = importlib.import_module("pydantic_ai.toolsets.external")
+    base: type[Any] = toolsets.AbstractToolset
+
+    class McpToolset(base):
+        """The tools of the notebook's MCP servers."""
+
+        @property
+        def id(self) -> str:
+            return _NAME
+
+        async def get_tools(self, ctx: Any) -> dict[str, Any]:
+            return {one.name: self._tool(one) for one in declared()}
+
+        def _tool(self, one: Declaration) -> Any:
+            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.parameters}
+            return toolsets.ToolsetTool(
+                toolset=self,
+                tool_def=ai.ToolDefinition(**about),
+                max_retries=1,
+                args_validator=validating.TOOL_SCHEMA_VALIDATOR,  # the host validates
+            )
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+            outcome = await called.aio(name, tool_args)
+            if outcome.is_error:
+                raise ai.ToolFailed(outcome.text)
+            images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]
+            return [outcome.text, *images] if images else outcome.text
+
+    return McpToolset()
+
+
+def langchain_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
+    """Tools of LangChain."""
+    structured: Any = _library("langchain_core.tools", "langchain-core").StructuredTool
+    failed: Any = importlib.import_module("langchain_core.tools").ToolException
+
+    def told(outcome: Outcome) -> Any:
+        if outcome.is_error:
+            raise failed(outcome.text)
+        images = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in outcome.shown]
+        return [{"type": "text", "text": outcome.text}, *images] if images else outcome.text
+
+    def made(one: Declaration) -> Any:
+        def run(**arguments: Any) -> Any:
+            return told(called(one.name, arguments))
+
+        async def run_async(**arguments: Any) -> Any:
+            return told(await called.aio(one.name, arguments))
+
+        return structured(
+            name=one.name,
+            description=one.description,
+            args_schema=one.parameters,
+            func=run,
+            coroutine=run_async,
+            handle_tool_error=True,
+        )
+
+    return [made(one) for one in declared]
+
+
+def llm_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
+    """Tools of `llm`."""
+    llm: Any = _library("llm", "llm")
+
+    def made(one: Declaration) -> Any:
+        def run(**arguments: Any) -> Any:
+            outcome = called(one.name, arguments)
+            if outcome.is_error:
+                raise RuntimeError(outcome.text)  # which llm tells the model
+            images = [llm.Attachment(type=kind, content=image.data) for kind, image in outcome.shown]
+            return llm.ToolOutput(output=outcome.text, attachments=images) if images else outcome.text
+
+        return llm.Tool(
+            name=one.name, description=one.description, input_schema=one.parameters, implementation=run, plugin=_NAME
+        )
+
+    return [made(one) for one in declared]
+
+
+def chatlas_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
+    """Tools of chatlas."""
+    chatlas: Any = _library("chatlas", "chatlas")
+
+    def made(one: Declaration) -> Any:
+        def run(**arguments: Any) -> Any:
+            outcome = called(one.name, arguments)
+            if outcome.is_error:
+                raise RuntimeError(outcome.text)  # which chatlas tells the model
+            return outcome.text
+
+        about = {"name": one.name, "description": one.description, "parameters": one.parameters}
+        return chatlas.Tool(func=run, **about)
+
+    return [made(one) for one in declared]
+
+
+def _library(module: str, distribution: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise McpError(f"{distribution} is not installed", hint=f"pip install {distribution}") from error

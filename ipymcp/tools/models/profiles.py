@@ -1,0 +1,69 @@
+"""What each provider takes as the declaration of a function: which words of JSON Schema, how long, how deep.
+
+What a provider refuses makes it refuse the whole request, with every other tool in it, so these are its narrowest
+limits, as its documentation and its errors have them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+__all__ = ["PLAIN", "PROFILES", "Profile"]
+
+_ANNOTATIONS: Final = frozenset({"title", "description", "default", "enum"})
+_LIMITS: Final = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern"})
+_MORE_LIMITS: Final = frozenset({"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "const"})
+_FORMATS: Final = frozenset(
+    {"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+)
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Profile(Struct, frozen=True):
+    """The limits of one provider.
+
+    Attributes:
+        name: What errors and reports call it.
+        words: The keywords that may stay, beside those that the compiler writes itself.
+        formats: The values of `format` that may stay; None for all.
+        type_lists: Whether `type` may be a list.
+        recursion: Whether a schema may refer to itself.
+        key: What the name of a property must match; None for anything.
+        depth: How many objects and arrays may stand in one another.
+        description: The longest description of a function, in characters.
+        functions: How many functions one request may declare.
+    """
+
+    name: str
+    words: frozenset[str]
+    formats: frozenset[str] | None = None
+    type_lists: bool = True
+    recursion: bool = False
+    key: re.Pattern[str] | None = None
+    depth: int = 10
+    description: int = 10_000
+    functions: int = 1_000
+
+
+PLAIN: Final = Profile("any provider", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, key=_KEY)
+"""For libraries that know their provider's limits themselves, whichever it is."""
+_OPENAI: Final = Profile(
+    "OpenAI", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, recursion=True, description=1_024, functions=128
+)
+_ANTHROPIC: Final = Profile(
+    "Anthropic", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, _FORMATS, key=_KEY, depth=20
+)
+_GEMINI: Final = Profile(
+    "Gemini",
+    (_ANNOTATIONS - {"default"}) | _LIMITS - {"pattern", "minLength", "maxLength"} | {"format"},
+    frozenset({"date-time", "date", "time"}),
+    type_lists=False,
+    key=_KEY,
+    description=8_000,
+    functions=512,
+)
+PROFILES: Final = {"openai": _OPENAI, "openai_responses": _OPENAI, "anthropic": _ANTHROPIC, "gemini": _GEMINI}
+"""By dialect."""

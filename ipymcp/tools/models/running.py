@@ -1,0 +1,168 @@
+"""The calls that a model asks for, made: each with its name looked up, its arguments checked, and its end in words."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
+from ipymcp.policy.rules import hints
+from ipymcp.protocol import wire
+from ipymcp.tools.content import Image
+from ipymcp.tools.models.compiling import compiled, restored
+from ipymcp.tools.models.dialects import Asked, Outcome, read_arguments
+from ipymcp.tools.models.functions import HERE, FunctionTool
+from ipymcp.tools.models.lanes import Lane
+from ipymcp.tools.models.profiles import PLAIN
+from ipymcp.tools.plain import plain
+from ipymcp.tools.sanitize import stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.results import ToolResult
+    from ipymcp.tools.tool import ToolFactory
+    from ipymcp.tools.toolset import Toolset
+
+__all__ = ["ToolCaller", "Runner"]
+
+_LONGEST: Final = 40_000
+"""Characters of a result that a model is given."""
+
+
+class Runner:
+    """Makes the calls of one model's answer, on the background loop.
+
+    Calls to different servers run at the same time; those to one server one after the other in the order in which they
+    were asked for, unless they only read, or its definition's `concurrency` says more.
+
+    Args:
+        toolset: What may be called.
+        factory: Makes the tools.
+        turn: Names the answer, so that one consent may cover all of it.
+    """
+
+    def __init__(self, toolset: Toolset, factory: ToolFactory, turn: str) -> None:
+        self._toolset = toolset
+        self._factory = factory
+        self._host: Host = factory.host
+        self._turn = turn
+        self._lanes: dict[str, Lane] = {}
+
+    async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
+        """Make them, and give how each ended, in their order."""
+        return list(await asyncio.gather(*(self.run(each) for each in calls)))
+
+    async def run(self, asked: Asked) -> Outcome:
+        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised."""
+        try:
+            found = self._toolset._named(asked.name)
+            arguments = read_arguments(asked.arguments)
+            if isinstance(found, FunctionTool):
+                async with self._lane(HERE).entered(alone=True):
+                    return await self._run_function(asked, found, arguments)
+            session, entry = found
+            renamed = compiled(wire.loads(entry.definition.inputSchema), PLAIN).renamed
+            only_reads = hints(entry, session.rights).get("readOnlyHint") is True
+            async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
+                return await self._run_tool(asked, session, entry, restored(arguments, renamed))
+        except McpError as error:
+            return Outcome(asked, _told(error), is_error=True)
+
+    async def _run_tool(
+        self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
+    ) -> Outcome:
+        options = session.call_options.changed(None, None, None, "model", self._turn)
+        if session.client is None:
+            await session.awake()
+        call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
+        try:
+            await call.over()
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
+
+    def _lane(self, name: str, limit: int = 1) -> Lane:
+        return self._lanes.setdefault(name, Lane(limit))
+
+    async def _run_function(self, asked: Asked, tool: FunctionTool, arguments: Mapping[str, Any]) -> Outcome:
+        bound = tool.bind(arguments)
+        try:
+            value = await self._host.answers.run(_without_argument(tool.function, bound), None)
+            text = value if isinstance(value, str) else json.dumps(plain(value, ()), ensure_ascii=False)
+        except Exception as error:  # the user's own function: the model may do something about it
+            told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
+            return Outcome(asked, told[:_LONGEST], is_error=True)
+        return Outcome(asked, self._cut(text, value, self._host.number(), len(text)))
+
+    def _read(self, asked: Asked, result: ToolResult, number: int) -> Outcome:
+        """A result as the model is given it: its structured content or its text, never both, and its images."""
+        return Outcome(asked, self._cut(_text(result), result, number, result.size), tuple(result.images))
+
+    def _cut(self, text: str, value: object, number: int, size: int) -> str:
+        text = stripped(text)
+        if len(text) <= _LONGEST:
+            return text
+        self._factory.results.keep(number, value, size)
+        return (
+            f"{text[:_LONGEST]}\n[cut here: {len(text):,} characters in all. The whole is kept in the notebook,"
+            f" as mcp.results[{number}].]"
+        )
+
+
+class ToolCaller:
+    """Makes the calls of another library's loop, one at a time or several.
+
+    Args:
+        toolset: What may be called.
+        factory: Makes the tools.
+    """
+
+    def __init__(self, toolset: Toolset, factory: ToolFactory) -> None:
+        self._loop = factory.host.loop
+        self._runner = Runner(toolset, factory, turn="")
+
+    def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Make one, and wait for it here."""
+        return self._loop.run(self._runner.run(Asked("", name, arguments)))
+
+    async def aio(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Make one, and await it."""
+        return await self._loop.arun(self._runner.run(Asked("", name, arguments)))
+
+
+def _text(result: ToolResult) -> str:
+    structured = result._structured
+    if structured is not None and result._wraps_result:
+        return result.data if isinstance(result.data, str) else wire.encode(result.data).decode()
+    if structured is not None:
+        return bytes(structured).decode("utf-8", "replace")
+    parts = [str(part) for part in result.content if not isinstance(part, Image)]
+    return "\n".join(parts) or ("" if result.images else "(the tool answered nothing)")
+
+
+def _told(error: McpError) -> str:
+    """An error for a model: what happened, and what may help it."""
+    if isinstance(error, PolicyError):
+        return stripped(f"Not done: {error.message}. Do not try it again; go on without it, or ask the user.")
+    if isinstance(error, ToolError):
+        return stripped(error.result.text[:_LONGEST]) or "The tool failed without a word."
+    hint = f" ({error.hint})" if isinstance(error, (ArgumentError, UnknownName)) and error.hint else ""
+    kind = "Timed out: " if isinstance(error, CallTimeout) else "Error: "
+    return stripped(f"{kind}{error.message}{hint}")
+
+
+def _without_argument(function: Callable[..., Any], bound: Mapping[str, Any]) -> Callable[[Any], Any]:
+    if inspect.iscoroutinefunction(function):
+
+        async def awaited(_: object) -> Any:
+            return await function(**bound)
+
+        return awaited
+    return lambda _: function(**bound)

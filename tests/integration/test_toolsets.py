@@ -1,0 +1,228 @@
+"""Selections of tools for models, on real servers: what is declared, how calls are made, what a model is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ipymcp
+from ipymcp import Mcp
+from tests.integration.test_tools import definition
+
+
+@pytest.fixture(scope="module")
+def mcp() -> Iterator[Mcp]:
+    servers = {name: definition(server) for name, server in [("demo", "demo"), ("sdk", "sdk2"), ("own", "misbehaving")]}
+    servers["wide"] = {**definition("misbehaving"), "concurrency": 2}
+    with ipymcp.connect(servers) as mcp:
+        mcp.policy.allow("*")
+        (mcp.tools + [twice]).run([call("twice", number=1)])  # what its thread is, is this module's
+        yield mcp
+
+
+def twice(number: int) -> int:
+    """Double a number.
+
+    Args:
+        number: Which.
+    """
+    return 2 * number
+
+
+def call(name: str, identity: str = "c1", **arguments: Any) -> dict[str, Any]:
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def told(messages: list[dict[str, Any]]) -> list[str]:
+    return [one["content"] for one in messages]
+
+
+def test_tools_and_functions_are_declared_in_order_with_their_server_before_them(mcp: Mcp) -> None:
+    tools = (mcp.tools("sdk.echo", "demo.echo") + [twice]).to_openai()
+
+    assert [each["function"]["name"] for each in tools] == ["demo__echo", "sdk__echo", "twice"]
+    assert tools.names == {"demo__echo": "demo.echo", "sdk__echo": "sdk.echo", "twice": "notebook.twice"}
+    assert tools[1]["function"]["description"] == "[sdk] Give the text back."
+    assert tools[2] == {
+        "type": "function",
+        "function": {
+            "name": "twice",
+            "description": "[notebook] Double a number.",
+            "parameters": {
+                "type": "object",
+                "properties": {"number": {"type": "integer", "description": "Which."}},
+                "required": ["number"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    assert json.loads(json.dumps(tools)) == tools
+
+
+def test_a_selection_is_joined_with_others_and_narrowed_as_a_whole(mcp: Mcp) -> None:
+    joined = mcp.tools("demo.echo") + mcp.tools("sdk.*", "!sdk.a*") + [mcp.demo.echo, mcp.demo.fail, twice]
+
+    assert joined.names[:2] == ["demo.fail", "demo.echo"]
+    assert joined.names[-1] == "notebook.twice"
+    assert joined("*.echo", "notebook").names == ["demo.echo", "sdk.echo", "notebook.twice"]
+    assert joined("*.echo").names == ["demo.echo", "sdk.echo"]
+    assert (mcp.tools("demo") + [twice, twice]).names.count("notebook.twice") == 1
+    assert len(joined("*.echo", "notebook")) == 3
+
+
+def test_what_tools_cost_is_told_by_server_as_an_estimate(mcp: Mcp) -> None:
+    table = (mcp.tools("demo", "sdk.echo") + [twice]).describe()
+
+    rows = {row["server"]: row for row in table}
+    assert rows.keys() == {"demo", "sdk", "notebook"}
+    assert (rows["demo"]["tools"], rows["sdk"]["tools"]) == (len(mcp.tools("demo")), 1)
+    total = sum(row["tokens"] for row in rows.values())
+    assert table.note == f"{len(mcp.tools('demo')) + 2} tools, about {total} tokens in each request: an estimate"
+    assert mcp.tools("nothing").describe().note == "no tools"
+
+
+def test_the_calls_of_an_answer_are_made_and_answered_in_its_order(mcp: Mcp) -> None:
+    answer = {"choices": [{"message": {"role": "assistant", "tool_calls": [
+        call("sdk__add", "c1", a=2, b=40), call("twice", "c2", number=4), call("demo__echo", "c3", text="hey"),
+    ]}}]}  # fmt: skip
+
+    messages = (mcp.tools + [twice]).run(answer)
+
+    assert messages == [
+        {"role": "tool", "tool_call_id": "c1", "content": "42"},
+        {"role": "tool", "tool_call_id": "c2", "content": "8"},
+        {"role": "tool", "tool_call_id": "c3", "content": "hey"},
+    ]
+    assert mcp.tools.run({"choices": [{"message": {"role": "assistant", "content": "Done."}}]}) == []
+
+
+def test_it_is_awaited_too(mcp: Mcp) -> None:
+    assert told(asyncio.run(mcp.tools.run.aio([call("demo__echo", text="hey")]))) == ["hey"]
+
+
+def test_structured_content_or_text_but_never_both(mcp: Mcp) -> None:
+    route = {"name": "home", "points": [{"x": 0, "y": 0}, {"x": 3, "y": 4}]}
+
+    (text,) = told(mcp.tools.run([call("sdk__travel", route=route, speed=2)]))
+
+    assert json.loads(text)["length"] == 2.5
+
+
+def test_images_go_where_a_provider_takes_them(mcp: Mcp) -> None:
+    (message,) = mcp.tools.run([{"type": "tool_use", "id": "c1", "name": "demo__plot", "input": {}}])
+
+    text, image = message["content"][0]["content"]
+    assert text["text"].startswith("A bar chart of mean body_mass_g")
+    assert (image["type"], image["source"]["media_type"]) == ("image", "image/png")
+    (chat,) = told(mcp.tools.run([call("demo__plot")]))
+    assert chat.endswith("bytes]")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            call("demo__ech", text="x"),
+            "Error: there is no tool 'demo__ech' (did you mean 'demo__echo' or 'wide__echo' or 'demo__query'?)",
+        ),
+        (call("nobody__anything"), "Error: there is no tool 'nobody__anything'"),
+        (call("demo__echo"), "Error: missing argument 'text' (echo(text: str))"),
+        (call("twice", number="many"), "Error: number: Expected `int`, got `str`"),
+        (call("twice"), "Error: 'number' is missing"),
+        (call("demo__fail", message="No luck."), "No luck."),
+        (call("breaks"), "Error: breaks raised ValueError: not today"),
+        (
+            {"id": "c1", "function": {"name": "demo__echo", "arguments": '{"text": "x'}},
+            "Error: the arguments are no JSON: Unterminated string starting at: line 1 column 10 (char 9)"
+            " (send one JSON object)",
+        ),
+    ],
+)
+def test_what_goes_wrong_a_model_is_told(mcp: Mcp, asked: dict[str, Any], message: str) -> None:
+    def breaks() -> None:
+        raise ValueError("not today")
+
+    assert told((mcp.tools + [twice, breaks]).run([asked])) == [message]
+
+
+def test_one_failed_call_leaves_the_others_alone(mcp: Mcp) -> None:
+    answers = told(mcp.tools.run([call("demo__fail"), call("demo__nope"), call("demo__echo", text="still here")]))
+
+    assert answers[2] == "still here"
+
+
+def test_what_policy_denies_is_not_declared_and_not_done(mcp: Mcp) -> None:
+    mcp.policy.deny("demo.echo")
+    try:
+        assert "demo__echo" not in mcp.tools.to_openai().names
+        assert told(mcp.tools.run([call("demo__echo", text="x")]))[0].startswith("Error: there is no tool 'demo__echo'")
+    finally:
+        mcp.policy.allow("*")
+
+
+def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
+    mcp.policy.ask("demo.echo")
+    try:
+        (text,) = told(mcp.tools.run([call("demo__echo", text="x")]))
+    finally:
+        mcp.policy.allow("*")
+
+    assert text.startswith("Not done: ")
+    assert text.endswith("Do not try it again; go on without it, or ask the user.")
+
+
+def test_a_result_that_is_too_long_for_a_model_is_cut_and_kept(mcp: Mcp) -> None:
+    text = "long " * 20_000
+
+    (shown,) = told(mcp.tools.run([call("demo__echo", text=text)]))
+
+    assert shown.startswith(text[:40_000] + "\n[cut here: 100,000 characters in all.")
+    number = int(shown.partition("mcp.results[")[2].partition("]")[0])
+    assert mcp.results[number].text == text
+
+
+def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:
+    async def rows(count: int) -> list[dict[str, int]]:
+        await asyncio.sleep(0)
+        return [{"n": number} for number in range(count)]
+
+    assert told((mcp.tools("demo") + [rows]).run([call("rows", count=2)])) == ['[{"n": 0}, {"n": 1}]']
+
+
+def test_interrupting_the_wait_cancels_the_calls(mcp: Mcp) -> None:
+    async def main() -> None:
+        running = asyncio.ensure_future(
+            mcp.tools.run.aio([call("demo__slow", seconds=60), call("own__sleep", seconds=60)])
+        )
+        while len(mcp.calls) < 2:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        while mcp.calls:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_calls_to_one_server_wait_for_each_other_unless_more_may_go(mcp: Mcp) -> None:
+    def most_at_once(server: str) -> int:
+        done = threading.Event()
+        asked = [call(f"{server}__sleep", f"c{number}", seconds=0.3) for number in range(4)]
+        thread = threading.Thread(target=lambda: (mcp.tools.run(asked), done.set()))
+        thread.start()
+        most = 0
+        while not done.is_set():
+            most = max(most, len([one for one in mcp.calls if one.session.name == server]))
+            time.sleep(0.005)
+        thread.join()
+        return most
+
+    assert most_at_once("own") == 1
+    assert most_at_once("wide") == 2

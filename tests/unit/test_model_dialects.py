@@ -1,0 +1,161 @@
+"""What models answer, in each provider's words, and what they are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipymcp.errors import ArgumentError
+from ipymcp.tools.content import Image
+from ipymcp.tools.models.dialects import Asked, Outcome, asked, messages, read_arguments
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+CHAT = {"id": "c1", "type": "function", "function": {"name": "fs__read", "arguments": '{"path": "a"}'}}
+RESPONSES = {"type": "function_call", "id": "f", "call_id": "c1", "name": "fs__read", "arguments": '{"path": "a"}'}
+ANTHROPIC = {"type": "tool_use", "id": "c1", "name": "fs__read", "input": {"path": "a"}}
+GEMINI = {"functionCall": {"id": "c1", "name": "fs__read", "args": {"path": "a"}}}
+TEXT = Asked("c1", "fs__read", '{"path": "a"}')
+MAPPING = Asked("c1", "fs__read", {"path": "a"})
+
+
+class Dumped:
+    """An object as providers' libraries give it."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def model_dump(self) -> Any:
+        return self._value
+
+
+CASES: list[tuple[object, str, Asked]] = [
+    ({"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [CHAT]}}]}, "openai", TEXT),
+    ({"role": "assistant", "content": None, "tool_calls": [CHAT]}, "openai", TEXT),
+    ([CHAT], "openai", TEXT),
+    (CHAT, "openai", TEXT),
+    ({"output": [{"type": "reasoning"}, {"type": "message", "content": []}, RESPONSES]}, "openai_responses", TEXT),
+    ([RESPONSES], "openai_responses", TEXT),
+    ({"role": "assistant", "content": [{"type": "text", "text": "so"}, ANTHROPIC]}, "anthropic", MAPPING),
+    ([ANTHROPIC], "anthropic", MAPPING),
+    ({"candidates": [{"content": {"parts": [{"text": "so"}, GEMINI]}}]}, "gemini", MAPPING),
+    ({"candidates": [{"content": {"parts": [{"function_call": GEMINI["functionCall"]}]}}]}, "gemini", MAPPING),
+    ({"role": "model", "parts": [GEMINI]}, "gemini", MAPPING),
+    ([GEMINI["functionCall"]], "gemini", MAPPING),
+]
+
+
+@pytest.mark.parametrize(("response", "dialect", "call"), CASES)
+def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialect: str, call: Asked) -> None:
+    assert asked(response) == (dialect, [call])
+    assert asked(Dumped(response)) == (dialect, [call])
+    if isinstance(response, list):
+        assert asked([Dumped(each) for each in response]) == (dialect, [call])
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        [],
+        {"choices": [{"message": {"role": "assistant", "content": "Done."}}]},
+        {"choices": []},
+        {"role": "assistant", "content": "Done.", "tool_calls": None},
+        {"role": "assistant", "content": "Done."},
+        {"output": [{"type": "message", "content": []}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+        {"candidates": [{"content": {"parts": [{"text": "Done."}]}}]},
+        {"candidates": [{"content": None, "finishReason": "SAFETY"}]},
+    ],
+)
+def test_an_answer_without_calls_has_none(response: object) -> None:
+    dialect, calls = asked(response)
+
+    assert calls == []
+    assert messages(dialect, []) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("fs__read", "no answer of a model: str"),
+        (7, "no answer of a model: int"),
+        ([1, "a"], "no tool calls of a model: a list of int, str"),
+    ],
+)
+def test_what_is_no_answer_is_refused(value: object, message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        asked(value)
+
+    assert (caught.value.message, caught.value.hint) == (
+        message,
+        "give the provider's response, one of its messages, or a list of its tool calls",
+    )
+
+
+IMAGE = Image(PIXEL, "image/x-whatever")
+SHOWN = Outcome(MAPPING, "a chart", (IMAGE,))
+FAILED = Outcome(Asked("c2", "fs__write", {}), "no room", is_error=True)
+
+
+def test_chat_completions_takes_a_message_a_call_and_images_by_name() -> None:
+    assert messages("openai", [SHOWN, FAILED]) == [
+        {"role": "tool", "tool_call_id": "c1", "content": f"a chart\n{IMAGE}"},
+        {"role": "tool", "tool_call_id": "c2", "content": "no room"},
+    ]
+
+
+def test_responses_takes_images() -> None:
+    shown = [
+        {"type": "input_text", "text": "a chart"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
+    ]
+
+    assert messages("openai_responses", [SHOWN, FAILED]) == [
+        {"type": "function_call_output", "call_id": "c1", "output": shown},
+        {"type": "function_call_output", "call_id": "c2", "output": "no room"},
+    ]
+
+
+def test_anthropic_takes_all_results_in_one_message_and_is_told_what_failed() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    blocks = [{"type": "text", "text": "a chart"}, {"type": "image", "source": source}]
+    failed = {
+        "type": "tool_result",
+        "tool_use_id": "c2",
+        "content": [{"type": "text", "text": "no room"}],
+        "is_error": True,
+    }
+
+    assert messages("anthropic", [SHOWN, FAILED]) == [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": blocks}, failed]}
+    ]
+
+
+def test_gemini_takes_all_results_in_one_message_by_name() -> None:
+    shown = {"name": "fs__read", "response": {"output": "a chart"}, "id": "c1"}
+    shown |= {"parts": [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]}
+    failed = {"name": "fs__write", "response": {"error": "no room"}, "id": "c2"}
+
+    assert messages("gemini", [SHOWN, FAILED]) == [
+        {"role": "user", "parts": [{"functionResponse": shown}, {"functionResponse": failed}]}
+    ]
+
+
+def test_what_is_no_picture_is_named_and_not_sent() -> None:
+    fake = Image("PHNjcmlwdD4=", "image/png")
+
+    for dialect in ("openai_responses", "anthropic", "gemini"):
+        assert "PHNjcmlwdD4=" not in str(messages(dialect, [Outcome(MAPPING, "so", (fake,))]))
+
+
+@pytest.mark.parametrize(
+    ("given", "read"), [("", {}), (None, {}), ("{}", {}), ('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1})]
+)
+def test_arguments_are_read_as_models_write_them(given: object, read: dict[str, object]) -> None:
+    assert read_arguments(given) == read
+
+
+@pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7])
+def test_arguments_that_are_no_object_are_refused(given: object) -> None:
+    with pytest.raises(ArgumentError, match="the arguments are no JSON"):
+        read_arguments(given)

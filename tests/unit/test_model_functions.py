@@ -1,0 +1,123 @@
+"""Plain functions as tools: what a model is told of them, and what it may give them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+import pytest
+
+from ipymcp.errors import ArgumentError
+from ipymcp.tools.models.functions import FunctionTool
+
+
+@dataclass
+class Place:
+    """Where."""
+
+    x: float
+    y: float = 0.0
+
+
+class Window(TypedDict):
+    start: str
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def price(symbol: str, days: int = 7, *, kind: Literal["open", "close"] = "open") -> float:
+    """What a share costs.
+
+    Of all exchanges.
+
+    Args:
+        symbol: The share's.
+        days: How long ago,
+            in days.
+
+    Returns:
+        The price.
+    """
+    return len(symbol) * days + len(kind)
+
+
+def test_a_model_is_told_what_the_signature_and_the_docstring_say() -> None:
+    tool = FunctionTool(price)
+
+    assert (tool.name, tool.description) == ("price", "What a share costs.\n\nOf all exchanges.")
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {
+            "symbol": {"type": "string", "description": "The share's."},
+            "days": {"type": "integer", "description": "How long ago,", "default": 7},
+            "kind": {"enum": ["close", "open"], "default": "open"},
+        },
+        "required": ["symbol"],
+        "additionalProperties": False,
+    }
+
+
+def test_arguments_become_what_is_annotated() -> None:
+    def draw(place: Place, window: Window, colour: Colour, many: list[Place], maybe: int | None = None) -> None: ...
+
+    bound = FunctionTool(draw).bind(
+        {"place": {"x": 1}, "window": {"start": "now"}, "colour": "blue", "many": [{"x": 2, "y": 3}]}
+    )
+
+    assert bound == {"place": Place(1.0), "window": {"start": "now"}, "colour": Colour.BLUE, "many": [Place(2.0, 3.0)]}
+    assert set(FunctionTool(draw).input_schema["$defs"]) == {"Place", "Window", "Colour"}
+
+
+def test_numbers_that_a_model_wrote_as_text_are_numbers() -> None:
+    assert FunctionTool(price).bind({"symbol": "A", "days": "3"}) == {"symbol": "A", "days": 3}
+
+
+def test_a_type_that_json_cannot_say_takes_anything() -> None:
+    def show(frame: Callable[[], int], other: NotThere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    tool = FunctionTool(show)
+
+    assert tool.input_schema["properties"] == {"frame": {}, "other": {}}
+    assert tool.bind({"frame": [1], "other": "x"}) == {"frame": [1], "other": "x"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ({}, "price: 'symbol' is missing", None),
+        ({"symbol": 3, "days": 1}, "price: symbol: Expected `str`, got `int`", None),
+        ({"symbol": "A", "day": 1}, "price: takes no argument 'day'", "did you mean 'days'?"),
+        ({"symbol": "A", "zzz": 1}, "price: takes no argument 'zzz'", "it takes symbol, days, kind"),
+        ({"symbol": "A", "kind": "high"}, "price: kind: Invalid enum value 'high'", None),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words_for_a_model(
+    arguments: dict[str, Any], message: str, hint: str | None
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        FunctionTool(price).bind(arguments)
+
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_a_function_of_any_keywords_takes_them() -> None:
+    def note(title: str, **more: object) -> None: ...
+
+    tool = FunctionTool(note)
+
+    assert "additionalProperties" not in tool.input_schema
+    assert tool.bind({"title": "a", "b": 1}) == {"title": "a", "b": 1}
+
+
+def test_what_a_model_cannot_call_is_refused() -> None:
+    def half(x: int, /) -> None: ...
+
+    with pytest.raises(ArgumentError, match="takes 'x' by position only"):
+        FunctionTool(half)
+    with pytest.raises(ArgumentError, match="a function for a model needs a name"):
+        FunctionTool(lambda: None)
