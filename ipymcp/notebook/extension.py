@@ -45,7 +45,7 @@ class Extension:
         self._matcher: Any = None
         self._panel: Panel | None = None
         self._relay: Relay | None = None
-        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, parent=ip)
+        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
 
     def install(self) -> None:
         """Put everything in."""
@@ -202,6 +202,10 @@ def _has_context_matchers() -> bool:
 def _cell(ip: Any) -> int | None:
     """The number of the cell that runs. `execution_count` is that, or one more, by IPython's version."""
     return len(ip.history_manager.input_hist_parsed) - 1
+
+
+def _set_model(model: str) -> None:
+    ipymcp.host()._asker.model = model or None
 
 
 def _set_nested_loop(mode: NestedMode) -> None:

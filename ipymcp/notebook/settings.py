@@ -51,6 +51,7 @@ class IPyMCP(Configurable):
         help="What the panel may do: everything; call tools, read and answer; or only look."
         " Unless set, full, and run under Voilà.",
     ).tag(config=True)
+    model = Unicode("", help="The model that %mcp ask asks: provider:name, such as openai:gpt-5.").tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
 
     def __init__(
@@ -59,16 +60,20 @@ class IPyMCP(Configurable):
         on_nested_loop: Callable[[NestedMode], None],
         on_guarding: Callable[[PinsMode, HistoryMode], None],
         on_panel: Callable[[], None],
+        on_model: Callable[[str], None],
         **kwargs: Any,
     ) -> None:
         self._on_namespace: Callable[[], None] = _nothing
         self._on_nested_loop = on_nested_loop
         self._on_guarding = on_guarding
         self._on_panel = on_panel
+        self._on_model = on_model
         super().__init__(**kwargs)
         self._on_namespace = on_namespace
         self._on_nested_loop(cast("NestedMode", self.nested_loop))
         self._set_guarding()
+        if self.model:
+            self._on_model(self.model)
         McpError.full_tracebacks = self.tracebacks
 
     @observe("pins", "history")
@@ -82,6 +87,10 @@ class IPyMCP(Configurable):
     @observe("panel")
     def _set_panel(self, change: object) -> None:
         self._on_panel()
+
+    @observe("model")
+    def _set_model(self, change: dict[str, Any]) -> None:
+        self._on_model(change["new"])
 
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:

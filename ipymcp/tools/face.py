@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import warnings
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import is_named
@@ -20,7 +21,7 @@ from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from typing import TypeAlias
 
     from ipymcp.runtime.calls import Call
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.history import CallHistory
     from ipymcp.tools.kept_results import KeptResults
+    from ipymcp.tools.models.answer import Answer
+    from ipymcp.tools.models.asking import Asker
+    from ipymcp.tools.models.driving import Limits
     from ipymcp.tools.pins import ToolPins
     from ipymcp.tools.policy import ToolPolicy
     from ipymcp.tools.prompts import AllPrompts
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     ElicitationHandler: TypeAlias = Callable[[FormQuestion | UrlQuestion], Any]
 
 __all__ = ["Mcp"]
+
+T = TypeVar("T")
 
 
 class Mcp(Live):
@@ -138,6 +144,66 @@ class Mcp(Live):
         if self._host.history.lost:
             notes.append(f"{self._host.history.lost:,} of this kernel were not kept: too many at once")
         return CallHistory(entries, " · ".join(filter(None, notes)))
+
+    @waits
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        model: Any = None,
+        tools: Toolset | Iterable[str | Callable[..., Any]] | None = None,
+        base_url: str | None = None,
+        chat: str = "",
+        system: str = "",
+        returns: Any = None,
+        allow: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> Answer:
+        """Have a model answer, with the notebook's tools. Needs `pip install 'ipymcp[llm]'`.
+
+        You are asked about its calls as your policy has it; `allow` answers that beforehand.
+
+        Args:
+            prompt: The question.
+            model: `provider:name`, such as `"openai:gpt-5"`, or a model of pydantic-ai's; the one that is set, if None.
+            tools: What it may use: a selection, or patterns and functions; all tools, if None.
+            base_url: An address that speaks Chat Completions: Ollama, vLLM, LM Studio.
+            chat: Names a conversation that goes on; by default each question begins a fresh one.
+            system: What it is told before the prompt.
+            returns: A dataclass, TypedDict, pydantic model or JSON Schema that the answer has to fit: `.data`.
+            allow: Patterns over `server.tool` of the tools it may call unasked, for this answer.
+            limits: How far it may go.
+
+        Returns:
+            `.text`, `.data`, `.calls`, `.messages`, `.usage`.
+
+        Raises:
+            McpError: It cannot: no model, no key, a limit. The conversation so far is kept.
+        """
+        from ipymcp.tools.models.asking import Wanted
+        from ipymcp.tools.models.driving import Limits
+
+        wanted = Wanted(
+            prompt, model, self._selection(tools), base_url, chat, system, returns, tuple(allow), limits or Limits()
+        )
+        return await self._asker.ask(wanted)
+
+    def _selection(self, tools: Toolset | Iterable[str | Callable[..., Any]] | None) -> Toolset:
+        if tools is None or isinstance(tools, Toolset):
+            return self.tools if tools is None else tools
+        given = list(tools)
+        patterns = [one for one in given if isinstance(one, str)]
+        chosen = self.tools(*patterns) if patterns else self.tools("!*")
+        return chosen + [one for one in given if not isinstance(one, str)]
+
+    def _waited(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(coroutine)
+
+    @cached_property
+    def _asker(self) -> Asker:
+        from ipymcp.tools.models.asking import Asker
+
+        return Asker(self._host, self._factory)
 
     @property
     def calls(self) -> list[Call[Any]]:

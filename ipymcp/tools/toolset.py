@@ -160,7 +160,7 @@ class Toolset(Listing):
         """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have."""
         from ipymcp.tools.models.frameworks import pydantic_ai_toolset
 
-        return pydantic_ai_toolset(self._declarations, self._caller())
+        return pydantic_ai_toolset(self._declarations, self._caller().aio)
 
     def to_langchain(self) -> list[Any]:
         """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`."""

@@ -11,7 +11,7 @@ import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.masking import mask, masks
 from ipymcp.notebook.magics.line import LineError, tokenize
-from ipymcp.notebook.magics.options import Parsed
+from ipymcp.notebook.magics.options import Parsed, split_text
 from ipymcp.notebook.magics.request import Command, Request
 from ipymcp.runtime.names import nearest
 
@@ -29,6 +29,7 @@ MODULES = {
     "logs": "logs",
     "stop": "lifecycle",
     "panel": "panel",
+    "ask": "ask",
     "start": "lifecycle",
     "restart": "lifecycle",
     "unload": "lifecycle",
@@ -86,6 +87,11 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
     settings = extension.settings
     if mcp._host.presenter is None:
         mcp._host.presenter = CellPresenter(extension.ip, settings)
+    first, _, following = text.strip().partition(" ")
+    prose = ""
+    if first in MODULES and command(first).takes_text and cell is None:
+        options, prose = split_text(command(first).syntax, following)
+        text = f"{first} {options}"
     line = tokenize(text)
     words = line.words
     if not words or words[0].text not in _READERS:
@@ -108,7 +114,8 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, extension.ip.user_ns)
-    result = known.run(Request(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces))
+    request = Request(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces, prose)
+    result = known.run(request)
     return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel")
+_FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
 _BARE = "Show the servers and how they are."
 _END = "%mcp help WORD or %mcp WORD? says more. A ; at the end of a line shows nothing of it."

@@ -18,7 +18,7 @@ from ipymcp.runtime.names import nearest
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["Kind", "Option", "Parsed", "Syntax", "names_among"]
+__all__ = ["Kind", "Option", "Parsed", "Syntax", "names_among", "split_text"]
 
 _OfServers: TypeAlias = Literal[
     "server", "configured", "loadable", "tool", "tool-name", "resource", "prompt", "setting"
@@ -29,6 +29,8 @@ Kind: TypeAlias = (
 """What a word names. `server`: one that is here; `configured`: or in a file that is found; `loadable`: or a
 config file; `setting`: a key of a definition; `word`: of `%mcp`; empty: something new, or nothing known."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
+_LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
+_VALUE = re.compile(r"""(?:=|\s+)(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|\S+)""")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
@@ -201,3 +203,15 @@ def names_among(words: Sequence[Word], valued: Collection[str]) -> list[Word]:
 
 def _looks_like_option(word: Word) -> bool:
     return not (word.quoted and word.key is None) and _OPTION.match(word.raw) is not None
+
+
+def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
+    """The options that a line begins with, and the text after them as it stands."""
+    end = 0
+    while match := _LEADING.match(line, end):
+        option = syntax.every.get(match[1])
+        value = _VALUE.match(line, match.end()) if option is None or option.value else None
+        if option is None and not match[1].startswith("--"):
+            break
+        end = value.end() if value and option else match.end()
+    return line[:end], line[end:].strip()

@@ -37,6 +37,8 @@ class Request(Struct, frozen=True):
     settings: IPyMCP
     namespaces: tuple[Mapping[str, Any], ...]
     """Where the notebook's names are looked up, nearest first."""
+    text: str = ""
+    """What follows the options, where the command takes text."""
 
     @property
     def names(self) -> list[str]:
@@ -59,3 +61,5 @@ class Command(Struct, frozen=True):
     takes_cell: bool = False
     takes_command: bool = False
     """Whether `-- COMMAND ARG…` may follow."""
+    takes_text: bool = False
+    """Whether what follows the options is text, as it stands."""

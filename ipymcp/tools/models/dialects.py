@@ -44,6 +44,8 @@ class Outcome(Struct, frozen=True):
     text: str
     images: tuple[Image, ...] = ()
     is_error: bool = False
+    value: Any = None
+    """What came back, for the notebook."""
 
     @property
     def shown(self) -> list[tuple[str, Image]]:

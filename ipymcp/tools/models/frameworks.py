@@ -33,7 +33,9 @@ class Called(Protocol):
         ...
 
 
-def pydantic_ai_toolset(declared: Callable[[], Sequence[Declaration]], called: Called) -> Any:
+def pydantic_ai_toolset(
+    declared: Callable[[], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+) -> Any:
     """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go."""
     ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
     toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
@@ -60,7 +62,7 @@ def pydantic_ai_toolset(declared: Callable[[], Sequence[Declaration]], called: C
             )
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-            outcome = await called.aio(name, tool_args)
+            outcome = await call(name, tool_args)
             if outcome.is_error:
                 raise ai.ToolFailed(outcome.text)
             images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]

@@ -99,11 +99,12 @@ class Runner:
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
             return Outcome(asked, told[:_LONGEST], is_error=True)
-        return Outcome(asked, self._cut(text, value, self._host.number(), len(text)))
+        return Outcome(asked, self._cut(text, value, self._host.number(), len(text)), value=value)
 
     def _read(self, asked: Asked, result: ToolResult, number: int) -> Outcome:
         """A result as the model is given it: its structured content or its text, never both, and its images."""
-        return Outcome(asked, self._cut(_text(result), result, number, result.size), tuple(result.images))
+        text = self._cut(_text(result), result, number, result.size)
+        return Outcome(asked, text, tuple(result.images), value=result)
 
     def _cut(self, text: str, value: object, number: int, size: int) -> str:
         text = stripped(text)

@@ -1,0 +1,152 @@
+"""`%mcp ask` and `%%mcp ask`: a question to a model that may use the notebook's tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import McpError
+from ipymcp.notebook.magics.expressions import evaluate, parse_expression
+from ipymcp.notebook.magics.line import LineError
+from ipymcp.notebook.magics.options import Option, Syntax
+from ipymcp.notebook.magics.request import Command
+
+if TYPE_CHECKING:
+    from ipymcp.notebook.magics.options import Parsed
+    from ipymcp.notebook.magics.request import Request
+    from ipymcp.tools.models.asking import Wanted
+    from ipymcp.tools.models.driving import Limits
+    from ipymcp.tools.toolset import Toolset
+
+__all__ = ["COMMANDS"]
+
+_HELP = """Ask a model, which may use the tools; needs pip install 'ipymcp[llm]'.
+
+    %mcp ask Which penguins are the heaviest?
+    answer = %mcp ask --tools demo What is in $df?        $df is the notebook's; $$ is a $; mathematics is left alone
+
+    %%mcp ask --model anthropic:claude-opus-4-5 --tools fs.* !*.write_* --out answer
+    Which files in this folder are the largest?
+
+Options come before the question. You are asked about calls as %mcp policy has it.
+
+    -m, --model M     provider:name, such as openai:gpt-5; by default %config IPyMCP.model
+    --base-url URL    an address that speaks OpenAI's Chat Completions: Ollama, vLLM, LM Studio
+    --tools PATTERN   what it may use: globs over server.tool, with commas between them, ! denies; - for none
+    --chat NAME       go on with this conversation; without it each question begins a fresh one
+    --system TEXT     tell it this first
+    --returns EXPR    a dataclass, TypedDict or JSON Schema that the answer has to fit: answer.data
+    --allow PATTERN   tools it may call unasked, for this answer
+    --out VAR         bind the answer to this name
+    --dry-run         show what would be sent, and send nothing
+    -f FORMAT         markdown, text or json
+    --rounds N --calls N --tokens N --seconds S    how far it may go"""
+
+_OPTIONS = (
+    Option("--model", "M"),
+    Option("-m", "M"),
+    Option("--base-url", "URL"),
+    Option("--tools", "PATTERN", repeats=True, takes="tool"),
+    Option("--chat", "NAME"),
+    Option("--system", "TEXT"),
+    Option("--returns", "EXPR"),
+    Option("--allow", "PATTERN", repeats=True, takes="tool"),
+    Option("--out", "VAR"),
+    Option("--dry-run"),
+    Option("-f", "FORMAT", choices=("markdown", "text", "json")),
+    Option("--rounds", "N", number=True),
+    Option("--calls", "N", number=True),
+    Option("--tokens", "N", number=True),
+    Option("--seconds", "S", number=True),
+)
+_SYNTAX = Syntax("ask [-m MODEL] [--tools PATTERN] TEXT", _OPTIONS, takes=("tool",))
+
+
+def _ask(request: Request) -> Any:
+    wanted = _wanted(request)
+    asker = request.mcp._asker
+    parsed, out = request.parsed, request.parsed.text("--out")
+    if out is not None and not out.isidentifier():
+        raise LineError(f"--out needs a Python name, not {out!r}", 0)
+    if parsed.has("--dry-run"):
+        from ipymcp.tools.models.showing import dry_run
+
+        return dry_run(asker.beginning(wanted))
+    shape = parsed.text("-f") or "markdown"
+    if request.is_quiet or shape == "json":
+        answer = request.mcp._waited(asker.ask(wanted))
+    else:
+        from ipymcp.notebook.asking import CellAudience
+
+        audience = CellAudience(request.ip, as_markdown=shape == "markdown")
+        answer = request.mcp._waited(asker.ask(wanted, audience))
+        audience.ended(answer)
+        answer.is_shown = True
+    if out is not None:
+        request.ip.user_ns[out] = answer
+        return None
+    return answer.json() if shape == "json" else answer
+
+
+def _wanted(request: Request) -> Wanted:
+    from ipymcp.tools.models.asking import Wanted
+
+    parsed = request.parsed
+    prompt = request.cell if request.cell is not None else request.text
+    if not prompt or not prompt.strip():
+        where = "in the cell below it" if request.cell is not None else "after it"
+        raise LineError(f"what is the question? Write it {where}", 0)
+    model = parsed.text("--model") or parsed.text("-m")
+    return Wanted(
+        prompt=prompt.strip(),
+        model=model,
+        tools=_tools(request, parsed),
+        base_url=parsed.text("--base-url"),
+        chat=parsed.text("--chat") or "",
+        system=parsed.text("--system") or "",
+        returns=_returns(request, parsed),
+        allow=tuple(_patterns(parsed.texts("--allow"))),
+        limits=_limits(parsed),
+        names={name: value for space in reversed(request.namespaces) for name, value in space.items()},
+    )
+
+
+def _tools(request: Request, parsed: Parsed) -> Toolset:
+    patterns = _patterns([*parsed.texts("--tools"), *request.names])
+    if not patterns:
+        return request.mcp.tools
+    chosen = request.mcp.tools("!*") if patterns == ["-"] else request.mcp.tools(*patterns)
+    if not len(chosen) and patterns != ["-"]:
+        known = ", ".join(request.mcp) or "none"
+        raise McpError(f"no tool matches {' '.join(patterns)}", hint=f"servers: {known} · %mcp tools lists theirs")
+    return chosen
+
+
+def _patterns(texts: list[str]) -> list[str]:
+    return [pattern for text in texts for pattern in text.split(",") if pattern]
+
+
+def _returns(request: Request, parsed: Parsed) -> Any:
+    source = parsed.text("--returns")
+    if source is None:
+        return None
+    try:
+        tree = parse_expression(source)
+    except (SyntaxError, ValueError) as error:
+        raise LineError(f"--returns is no expression: {error}", 0) from error
+    return evaluate(tree, f"--returns {source}", request.namespaces)
+
+
+def _limits(parsed: Parsed) -> Limits:
+    from ipymcp.tools.models.driving import Limits
+
+    usual = Limits()
+    given = {name: parsed.number(f"--{name}") for name in ("rounds", "calls", "tokens", "seconds")}
+    return Limits(
+        rounds=int(given["rounds"] or usual.rounds),
+        calls=int(given["calls"] or usual.calls),
+        tokens=int(given["tokens"] or usual.tokens),
+        seconds=given["seconds"] or usual.seconds,
+    )
+
+
+COMMANDS = {"ask": Command(_SYNTAX, _HELP, _ask, takes_cell=True, takes_text=True)}

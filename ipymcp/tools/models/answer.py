@@ -1,0 +1,138 @@
+"""What a model answered, as a value."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ipymcp.masking import mask, masks
+from ipymcp.tools import markdown, sanitize
+from ipymcp.tools.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ipymcp.tools.results import ToolResult
+
+__all__ = ["Answer", "ModelCall", "Usage"]
+
+_LONGEST_ARGUMENTS = 2_000
+
+
+class Usage(Struct, frozen=True):
+    """What an answer cost, as the provider counts it."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __str__(self) -> str:
+        requests = f"{self.requests} request{'' if self.requests == 1 else 's'}"
+        return f"{requests}, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+
+
+class ModelCall(Struct):
+    """One call that a model made."""
+
+    server: str
+    tool: str
+    arguments: Any
+    text: str = ""
+    """What the model was told."""
+    result: ToolResult | Any = None
+    """What came back; None where it failed."""
+    is_error: bool = False
+    is_done: bool = False
+    seconds: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        if not self.is_done:
+            return f"{self.server}.{self.tool} …"
+        return f"{self.server}.{self.tool} · {'failed, ' if self.is_error else ''}{self.seconds:.1f} s"
+
+    def __repr__(self) -> str:
+        return f"<ModelCall {self.summary}>"
+
+    def html(self) -> str:
+        """A card that opens: arguments and result."""
+        arguments = sanitize.text(_json(self.arguments)[:_LONGEST_ARGUMENTS])
+        shown = ""
+        bundle = getattr(self.result, "_repr_mimebundle_", None)
+        if not self.is_error and callable(bundle):
+            rich: Any = bundle()
+            shown = rich.get("text/html", "")
+        shown = shown or f"<pre>{sanitize.text(self.text[:_LONGEST_ARGUMENTS])}</pre>" if self.is_done else ""
+        mark = "✗" if self.is_error else "✓" if self.is_done else "…"
+        return (
+            f"<details><summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
+            f"<pre>{arguments}</pre>{shown}</details>"
+        )
+
+
+class Answer:
+    """A model's answer. `str` is its text.
+
+    Attributes:
+        text: The last thing it said.
+        data: What it gave where `returns` asked for something; else None.
+        calls: The calls it made, in order.
+        messages: The conversation so far, as JSON.
+        usage: What it cost.
+        model: Who answered.
+    """
+
+    def __init__(
+        self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str
+    ) -> None:
+        self.text = text
+        self.data = data
+        self.calls = list(calls)
+        self.messages = messages
+        self.usage = usage
+        self.model = model
+        self.is_shown = False
+        """Whether a cell has shown it already, as it came: displaying it right after that shows nothing."""
+
+    def json(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        calls = [
+            {"tool": f"{one.server}.{one.tool}", "arguments": one.arguments, "text": one.text, "failed": one.is_error}
+            for one in self.calls
+        ]
+        usage = {name: getattr(self.usage, name) for name in Usage.__struct_fields__}
+        data = None if self.data is None else plain(self.data, ())
+        return {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        calls = "".join(f"  {call.summary}\n" for call in self.calls)
+        shown = self.text if self.data is None else repr(self.data)
+        return f"{calls}{sanitize.visible(shown)}"
+
+    @property
+    def _ipython_display_(self) -> Any:
+        if not self.is_shown:
+            raise AttributeError("_ipython_display_")
+        self.is_shown = False
+        return _nothing
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        shown: dict[str, Any] = {"text/plain": repr(self)}
+        if self.data is not None or not self.text:
+            return shown
+        return {**shown, "text/markdown": markdown.markdown(self.text)}
+
+
+def _json(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return mask(arguments)
+    return json.dumps(masks.json(arguments), ensure_ascii=False, indent=1)
+
+
+def _nothing(**_: object) -> None: ...

@@ -1,0 +1,134 @@
+"""The driver on pydantic-ai, which knows the providers. Imported at the first question, on the thread that asks."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import McpError
+from ipymcp.masking import mask
+from ipymcp.tools.models.answer import Usage
+from ipymcp.tools.models.driving import Finished
+from ipymcp.tools.models.frameworks import pydantic_ai_toolset
+
+if TYPE_CHECKING:
+    from ipymcp.tools.models.driving import Limits, Question
+
+__all__ = ["PydanticDriver"]
+
+_INSTALL = "pip install 'ipymcp[llm]'"
+_ATTEMPTS = 2
+"""How often a model may try again to give what fits `returns`."""
+_LONGEST = 400
+
+
+class PydanticDriver:
+    """Makes answers with pydantic-ai.
+
+    Raises:
+        McpError: It is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._ai: Any = importlib.import_module("pydantic_ai")
+            self._messages: Any = importlib.import_module("pydantic_ai.messages")
+            self._usage: Any = importlib.import_module("pydantic_ai.usage")
+        except ImportError as error:
+            raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
+
+    async def answer(self, question: Question) -> Finished:
+        """As `Driver.answer`."""
+        agent = self._ai.Agent(
+            self._model(question),
+            output_type=self._output(question.returns),
+            instructions=question.system,
+            toolsets=[pydantic_ai_toolset(question.declared, question.call)],
+            retries=_ATTEMPTS,
+        )
+        try:
+            async with agent.run_stream_events(
+                question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
+            ) as events:
+                async for event in events:
+                    self._tell(event, question)
+                result = events.result
+        except self._ai.UsageLimitExceeded as error:
+            raise McpError(
+                f"stopped: {error}", hint="the limits are --rounds, --calls, --tokens and --seconds"
+            ) from error
+        except (self._ai.AgentRunError, self._ai.UserError) as error:
+            raise _problem(error) from error
+        history = result.all_messages()
+        dumped = self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
+        is_text = question.returns is None
+        used = result.usage
+        return Finished(
+            text=result.output if is_text else "",
+            data=None if is_text else result.output,
+            history=history,
+            messages=dumped,
+            usage=Usage(used.requests, used.input_tokens, used.output_tokens),
+        )
+
+    def _tell(self, event: Any, question: Question) -> None:
+        parts = self._messages
+        if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
+            question.said(event.part.content)  # the first words come with the part
+        elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
+            question.said(event.delta.content_delta)
+
+    def _model(self, question: Question) -> Any:
+        if question.base_url is None:
+            try:
+                return importlib.import_module("pydantic_ai.models").infer_model(question.model)
+            except self._ai.UserError as error:
+                raise _problem(error) from error
+            except ImportError as error:
+                raise McpError(_first_line(error), hint=_INSTALL) from error
+        try:
+            chat: Any = importlib.import_module("pydantic_ai.models.openai")
+            providers: Any = importlib.import_module("pydantic_ai.providers.openai")
+        except ImportError as error:
+            raise McpError("an OpenAI-compatible address needs the library openai", hint=_INSTALL) from error
+        provider = providers.OpenAIProvider(base_url=question.base_url, api_key=_key())
+        return chat.OpenAIChatModel(str(question.model).removeprefix("openai:"), provider=provider)
+
+    def _output(self, returns: Any) -> Any:
+        if returns is None:
+            return str
+        return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
+
+    def _limits(self, limits: Limits) -> Any:
+        return self._usage.UsageLimits(
+            request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens
+        )
+
+
+def _key() -> str:
+    """What an address of one's own is given: the usual variable's value, or a word, for those that want any."""
+    import os
+
+    return os.environ.get("OPENAI_API_KEY") or "none"
+
+
+def _problem(error: Exception) -> McpError:
+    """A provider's or the library's error in our two lines."""
+    text = _first_line(error)
+    if "environment variable" in text:
+        variable = next((word.strip("`") for word in text.split() if word.strip("`").endswith(("_KEY", "_TOKEN"))), "")
+        if variable:
+            return McpError(
+                f"this model needs the variable {variable}", hint=f"%env {variable}=… · or set it before Jupyter"
+            )
+    if text.startswith("Unknown model"):
+        return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
+    status = getattr(error, "status_code", None)
+    if status is not None:
+        body = mask(str(getattr(error, "body", "") or ""))[:_LONGEST]
+        return McpError(f"the provider answered {status}: {body}", hint="ask again; what was said before is kept")
+    return McpError(text, hint="ask again; what was said before is kept")
+
+
+def _first_line(error: Exception) -> str:
+    return mask(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]
