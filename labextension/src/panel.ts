@@ -1,6 +1,6 @@
 import { h, render } from "preact";
 import { PanelModel } from "./panelmodel";
-import type { Scope } from "./panelmodel";
+import type { Panel, Scope } from "./panelmodel";
 import type { Services } from "./services";
 import { pageServices } from "./services";
 import { STYLES } from "./styles";
@@ -30,7 +30,7 @@ export function mount(
  *
  * @returns What takes it out again.
  */
-export function draw(element: HTMLElement, model: PanelModel, services: Services): () => void {
+export function draw(element: HTMLElement, model: Panel, services: Services): () => void {
   const { scope } = model;
   const root = document.createElement("div");
   root.className = `ipymcp ipymcp-${scope.client}`;
