@@ -1,7 +1,7 @@
 """A panel, or a server's card, in a cell: live where there are widgets, a table in everything else.
 
-Beside both it has a type of its own, which JupyterLab's extension draws: it names this life of the kernel, and is live in
-any page that talks to that, over the relay.
+Beside both it has a type of its own, which JupyterLab's extension draws: it names this life of the kernel, and is live
+in any page that talks to that, over the relay.
 """
 
 from __future__ import annotations
