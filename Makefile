@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Names what .venv was made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 
-.PHONY: demo lab test conformance interop lint bench test-envs clean help
+.PHONY: demo lab test browser conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -27,6 +27,11 @@ test: test-envs  ## make the environments of the test servers and kernels, and r
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
 	@$(BIN)/python tests/environments.py
+
+browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
+	@$(BIN)/python tests/environments.py browser npm-axe
+	@$(BIN)/python -m tests.browser.chromium
+	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
 	@$(BIN)/python tests/environments.py conformance
