@@ -3,6 +3,7 @@
     python tests/environments.py                 all that the tests need
     python tests/environments.py 'peer-*'        what the benchmark compares with
     python tests/environments.py conformance     the official conformance suite
+    python tests/environments.py browser npm-axe what the tests in a browser need
     python tests/environments.py 'interop/*'     the further servers of the interoperability run
     python tests/environments.py sdk1 npm        those two
 
@@ -57,6 +58,9 @@ NPM = (
 
 # The suite needs Node 22, which npm has as a package: the checkout's own Node stays as it is.
 CONFORMANCE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3")
+
+# What opens notebooks; ipymcp goes in beside it, as a user would have it.
+BROWSER = ("jupyterlab>=4.6,<5", "notebook>=7.6,<8", "voila>=0.5.8,<0.6", "ipykernel>=7.4,<8")
 
 EXT_APPS = (
     "@modelcontextprotocol/server-basic-react@2.0.3",
@@ -113,6 +117,10 @@ ENVIRONMENTS = {
         Environment("kernel-colab", COLAB, ipymcp=True),
         Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9"), ipymcp=True),
         Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
+        Environment("build", ("hatchling>=1.26",)),
+        Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
+        Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
+        Environment("lab", ("jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True, for_tests=False),
         Environment("npm", NPM, npm=True),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),
@@ -126,6 +134,8 @@ ENVIRONMENTS = {
         Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), for_tests=False),
         Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
         Environment("conformance", CONFORMANCE, npm=True, for_tests=False),
+        Environment("browser", BROWSER, ipymcp=True, for_tests=False),
+        Environment("npm-axe", ("axe-core@4.14.1",), npm=True, for_tests=False),
         Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), for_tests=False),
         Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), for_tests=False),
         Environment("interop/chart", ("@antv/mcp-server-chart@0.9.10",), npm=True, for_tests=False),
@@ -221,8 +231,9 @@ _SERVERS = {
 def source_digest() -> str:
     """Give a hash over what ipymcp's wheel is built from."""
     digest = hashlib.sha256()
-    package = (path for path in (ROOT / "ipymcp").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    for path in sorted([*package, ROOT / "pyproject.toml"]):
+    inside = [path for folder in ("ipymcp", "etc") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    sources = [path for path in inside if "__pycache__" not in path.parts]
+    for path in sorted([*sources, ROOT / "pyproject.toml", ROOT / "labextension" / "install.json"]):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
