@@ -49,6 +49,17 @@ COLAB = (
     "traitlets==5.7.1",
 )
 
+# The libraries that tools are handed to, with the providers' own; pandas for what a prompt is filled with.
+MODELS = (
+    "pydantic-ai-slim[openai,anthropic,google]>=2.60,<3",
+    "langchain-core>=1,<2",
+    "llm>=0.36,<1",
+    "chatlas>=0.23,<1",
+    "ipykernel>=7",
+    "pandas>=2",
+    "pytest>=8",
+)
+
 NPM = (
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
@@ -121,6 +132,7 @@ ENVIRONMENTS = {
         Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
         Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
         Environment("lab", ("jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True, for_tests=False),
+        Environment("models", MODELS, ipymcp=True),
         Environment("npm", NPM, npm=True),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),

@@ -80,7 +80,7 @@ def _ask(request: Request) -> Any:
         audience = CellAudience(request.ip, as_markdown=shape == "markdown")
         answer = request.mcp._waited(asker.ask(wanted, audience))
         audience.ended(answer)
-        answer.is_shown = True
+        answer.is_shown = out is None
     if out is not None:
         request.ip.user_ns[out] = answer
         return None

@@ -60,6 +60,8 @@ class PydanticDriver:
         except (self._ai.AgentRunError, self._ai.UserError) as error:
             raise _problem(error) from error
         history = result.all_messages()
+        if _is_cut(history[-1]):
+            raise McpError("the answer broke off in the middle", hint="ask again; what was said before is kept")
         dumped = self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
         is_text = question.returns is None
         used = result.usage
@@ -103,6 +105,12 @@ class PydanticDriver:
         return self._usage.UsageLimits(
             request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens
         )
+
+
+def _is_cut(response: Any) -> bool:
+    """Whether a stream of OpenAI's kind ended without saying why, which the library takes for an end like any other."""
+    details = getattr(response, "provider_details", None)
+    return getattr(response, "provider_name", None) == "openai" and "finish_reason" not in (details or {})
 
 
 def _key() -> str:

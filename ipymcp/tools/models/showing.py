@@ -15,5 +15,5 @@ __all__ = ["dry_run"]
 def dry_run(beginning: Beginning) -> Table:
     """A row for each part of what a question would send."""
     rows = [("system", beginning.system), ("prompt", beginning.prompt)]
-    rows += [("tool", f"{name}  ({tool})") for name, tool in beginning.names.items()]
+    rows += [("tool", f"{name} ({tool})") for name, tool in beginning.names.items()]
     return Table(("part", "what"), rows, title=str(beginning), note="nothing was sent")

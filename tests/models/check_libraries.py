@@ -1,0 +1,177 @@
+"""A selection of tools in the hands of other libraries, and in the types of providers': run by test_model_libraries.py.
+
+python -m pytest -p no:cacheprovider check_libraries.py, with the environment `models`, and DEMO naming the demo server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import chatlas
+import langchain_core.messages
+import llm
+import pytest
+from anthropic.types import Message, MessageParam, ToolParam
+from google.genai import types as gemini
+from openai.types.chat import ChatCompletion, ChatCompletionToolMessageParam, ChatCompletionToolParam
+from openai.types.responses import Response
+from openai.types.responses.function_tool_param import FunctionToolParam
+from openai.types.responses.response_input_item_param import FunctionCallOutput
+from pydantic import TypeAdapter
+from pydantic_ai import Agent
+from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.models.test import TestModel
+
+import ipymcp
+from ipymcp import Mcp
+
+
+@pytest.fixture(scope="module")
+def mcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mcp]:
+    os.environ["IPYMCP_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
+    with ipymcp.connect({"demo": {"command": sys.executable, "args": ["-I", "-S", os.environ["DEMO"]]}}) as mcp:
+        mcp.policy.allow("*")
+        yield mcp
+
+
+def twice(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+# -- providers' own types ---------------------------------------------------------------------------------------------
+
+
+def test_openai(mcp: Mcp) -> None:
+    tools = mcp.tools + [twice]
+    TypeAdapter(list[ChatCompletionToolParam]).validate_python(tools.to_openai(), strict=True)
+    message = {"role": "assistant", "content": None, "tool_calls": [call("demo__echo", text="hey")]}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
+    about = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+
+    messages = tools.run(ChatCompletion.model_validate({**about, "choices": [choice]}))
+
+    TypeAdapter(list[ChatCompletionToolMessageParam]).validate_python(messages)
+    assert messages == [{"role": "tool", "tool_call_id": "c1", "content": "hey"}]
+
+
+def test_openai_responses(mcp: Mcp) -> None:
+    TypeAdapter(list[FunctionToolParam]).validate_python(mcp.tools.to_openai_responses(), strict=True)
+    asked = {"type": "function_call", "id": "f", "call_id": "c1", "name": "demo__plot", "arguments": "{}"}
+    about = {"id": "x", "object": "response", "created_at": 1, "model": "m", "parallel_tool_calls": True}
+    response = Response.model_validate({**about, "tool_choice": "auto", "tools": [], "output": [asked]})
+
+    (message,) = mcp.tools.run(response)
+
+    TypeAdapter(FunctionCallOutput).validate_python(message)
+    assert [part["type"] for part in message["output"]] == ["input_text", "input_image"]
+
+
+def test_anthropic(mcp: Mcp) -> None:
+    TypeAdapter(list[ToolParam]).validate_python(mcp.tools.to_anthropic(), strict=True)
+    asked = {"type": "tool_use", "id": "c1", "name": "demo__plot", "input": {}}
+    about = {"id": "x", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use"}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+
+    (message,) = mcp.tools.run(Message.model_validate({**about, "content": [asked], "usage": usage}))
+
+    TypeAdapter(MessageParam).validate_python(message)
+    assert [block["type"] for block in message["content"][0]["content"]] == ["text", "image"]
+
+
+def test_gemini(mcp: Mcp) -> None:
+    (tool,) = mcp.tools.to_gemini()
+    assert len(gemini.Tool.model_validate(tool).function_declarations or []) == len(mcp.tools)
+    asked = gemini.FunctionCall(id="c1", name="demo__plot", args={})
+    content = gemini.Content(role="model", parts=[gemini.Part(function_call=asked)])
+    response = gemini.GenerateContentResponse(candidates=[gemini.Candidate(content=content)])
+
+    (message,) = mcp.tools.run(response)
+
+    read = gemini.Content.model_validate(message)
+    assert read.parts is not None and read.parts[0].function_response is not None
+    assert read.parts[0].function_response.name == "demo__plot"
+    assert mcp.tools.run(response.function_calls) == [message]
+
+
+# -- libraries --------------------------------------------------------------------------------------------------------
+
+
+def test_pydantic_ai_sees_tools_come_and_go_and_what_failed(mcp: Mcp) -> None:
+    toolset = (mcp.tools("demo.echo", "demo.fail", "demo.plot") + [twice]).to_pydantic_ai()
+    wanted = ["demo__echo", "demo__fail", "demo__plot", "twice"]
+
+    result = asyncio.run(Agent(TestModel(call_tools=wanted), toolsets=[toolset]).run("hey"))
+
+    told = {
+        part.tool_name: part.content
+        for message in result.all_messages()
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    }
+    assert (told["demo__echo"], told["twice"]) == ("a", "0")
+    assert told["demo__fail"] == "This tool always fails."
+    assert told["demo__plot"][1].media_type == "image/png"
+    mcp.policy.deny("demo.echo")
+    try:
+        assert "demo__echo" not in asyncio.run(toolset.get_tools(None))
+    finally:
+        mcp.policy.allow("*")
+
+
+def test_langchain(mcp: Mcp) -> None:
+    tools = {tool.name: tool for tool in (mcp.tools + [twice]).to_langchain()}
+    asked = {"type": "tool_call", "id": "c1", "name": "demo__echo", "args": {"text": "hey"}}
+
+    message = tools["demo__echo"].invoke(asked)
+
+    assert isinstance(message, langchain_core.messages.ToolMessage)
+    assert (message.content, message.tool_call_id) == ("hey", "c1")
+    assert tools["demo__echo"].description == "[demo] " + mcp.demo.echo.description
+    assert asyncio.run(tools["demo__echo"].ainvoke({"text": "you"})) == "you"
+    assert [part["type"] for part in tools["demo__plot"].invoke({})] == ["text", "image"]
+    failed = tools["demo__fail"].invoke({**asked, "name": "demo__fail", "args": {}})
+    assert (failed.content, failed.status) == ("This tool always fails.", "error")
+    assert tools["twice"].invoke({"number": 4}) == "8"
+
+
+def test_llm(mcp: Mcp) -> None:
+    class Model(llm.Model):
+        """Asks for one call, then says what it was told."""
+
+        model_id = "scripted"
+        supports_tools = True
+
+        def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any) -> Iterator[str]:
+            if not prompt.tool_results:
+                response.add_tool_call(llm.ToolCall(name="demo__echo", arguments={"text": "hey"}, tool_call_id="c1"))
+                return
+            yield prompt.tool_results[0].output
+
+    tools = mcp.tools.to_llm()
+
+    assert Model().chain("hey", tools=tools).text() == "hey"
+    by_name = {tool.name: tool for tool in tools}
+    assert by_name["demo__plot"].implementation().attachments[0].type == "image/png"
+    with pytest.raises(RuntimeError, match="This tool always fails"):
+        by_name["demo__fail"].implementation()
+
+
+def test_chatlas(mcp: Mcp) -> None:
+    chat = chatlas.ChatOpenAI(model="m", api_key="k")
+    chat.set_tools(mcp.tools.to_chatlas())
+    request = chatlas.types.ContentToolRequest(id="c1", name="demo__echo", arguments={"text": "hey"})
+
+    tool = next(tool for tool in chat.get_tools() if tool.name == "demo__echo")
+
+    assert tool.func(**request.arguments) == "hey"
+    assert tool.schema["function"]["parameters"]["required"] == ["text"]

@@ -1,0 +1,186 @@
+"""Models that answer by a script, over HTTP as OpenAI's and Anthropic's do: streamed, in split deltas.
+
+python models.py           prints its port; POST /v1/chat/completions and /v1/messages
+
+The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in
+the prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
+`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first, then
+as `echo`. `down`: 503. `cut`: the connection breaks in mid stream. `slow`: waits a minute between two words. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+CALL = re.compile(r"([A-Za-z0-9_-]+)\((\{.*?\})\)")
+USAGE = {"in": 11, "out": 7}
+
+
+SEEN: list[dict[str, Any]] = []
+REFUSED: set[str] = set()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+    def do_GET(self) -> None:
+        """What was asked so far."""
+        body = json.dumps(SEEN).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        SEEN.append(request)
+        model = request["model"]
+        if model == "down" or (model == "busy" and model not in REFUSED):
+            REFUSED.add(model)
+            return self._refuse(503 if model == "down" else 429)
+        dialect = Anthropic(request) if "messages" in self.path else OpenAI(request)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        events = dialect.events(*answer(model, dialect))
+        for number, (name, event) in enumerate(events):
+            if model == "cut" and number == 3:
+                return None
+            if model == "slow" and number == 3:
+                self.wfile.flush()
+                time.sleep(60)
+            data = event if isinstance(event, str) else json.dumps(event)
+            head = f"event: {name}\n" if name else ""
+            self.wfile.write(f"{head}data: {data}\n\n".encode())
+            self.wfile.flush()
+        return None
+
+    def _refuse(self, status: int) -> None:
+        body = json.dumps({"error": {"message": "come back later", "type": "overloaded"}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
+    """The words, and the calls with their arguments as JSON."""
+    wanted = CALL.findall(dialect.prompt())
+    results = dialect.results()
+    if model == "loop" or (model in ("tools", "broken") and wanted and not results):
+        if model == "broken":
+            return "Let me see. ", [(wanted[0][0], wanted[0][1][:-2])]
+        return "Let me see. ", wanted[:1] if model == "loop" else wanted
+    if results:
+        return "They answered: " + " | ".join(results), []
+    return f"You said: {dialect.prompt()}", []
+
+
+class OpenAI:
+    """Chat Completions."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.messages = request["messages"]
+
+    def prompt(self) -> str:
+        return next(str(one["content"]) for one in reversed(self.messages) if one["role"] == "user")
+
+    def results(self) -> list[str]:
+        last = max(number for number, one in enumerate(self.messages) if one["role"] == "user")
+        return [str(one["content"]) for one in self.messages[last:] if one["role"] == "tool"]
+
+    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        deltas += [{"content": word} for word in re.findall(r"\S*\s*", text) if word]
+        for number, (name, _) in enumerate(calls):
+            start = {"index": number, "id": f"call-{number}", "type": "function"}
+            deltas.append({"tool_calls": [{**start, "function": {"name": name, "arguments": ""}}]})
+        for place in range(
+            0, max((len(arguments) for _, arguments in calls), default=0), 4
+        ):  # in turns, split anywhere
+            for number, (_, arguments) in enumerate(calls):
+                if part := arguments[place : place + 4]:
+                    deltas.append({"tool_calls": [{"index": number, "function": {"arguments": part}}]})
+        about = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": "script"}
+        chunks: list[Any] = [
+            {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+        ]
+        reason = "tool_calls" if calls else "stop"
+        chunks.append({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": USAGE["out"], "total_tokens": 18}
+        chunks.append({**about, "choices": [], "usage": usage})
+        return [("", chunk) for chunk in [*chunks, "[DONE]"]]
+
+
+class Anthropic:
+    """Messages."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.messages = request["messages"]
+
+    def _blocks(self, kind: str) -> list[tuple[int, Any]]:
+        found = []
+        for number, one in enumerate(self.messages):
+            content = one["content"] if isinstance(one["content"], list) else [{"type": "text", "text": one["content"]}]
+            found += [(number, block) for block in content if one["role"] == "user" and block["type"] == kind]
+        return found
+
+    def prompt(self) -> str:
+        return self._blocks("text")[-1][1]["text"]
+
+    def results(self) -> list[str]:
+        last = self._blocks("text")[-1][0]
+        found = [block["content"] for number, block in self._blocks("tool_result") if number > last]
+        return [one if isinstance(one, str) else "".join(part.get("text", "[image]") for part in one) for one in found]
+
+    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+        message = {"id": "msg-1", "type": "message", "role": "assistant", "model": "script", "content": []}
+        usage = {"input_tokens": USAGE["in"], "output_tokens": 1}
+        found: list[dict[str, Any]] = [
+            {
+                "type": "message_start",
+                "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage},
+            }
+        ]
+        found.append({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+        for word in re.findall(r"\S*\s*", text):
+            if word:
+                delta = {"type": "text_delta", "text": word}
+                found.append({"type": "content_block_delta", "index": 0, "delta": delta})
+        found.append({"type": "content_block_stop", "index": 0})
+        for number, (name, arguments) in enumerate(calls, 1):
+            block = {"type": "tool_use", "id": f"call-{number}", "name": name, "input": {}}
+            found.append({"type": "content_block_start", "index": number, "content_block": block})
+            for place in range(0, len(arguments), 4):
+                delta = {"type": "input_json_delta", "partial_json": arguments[place : place + 4]}
+                found.append({"type": "content_block_delta", "index": number, "delta": delta})
+            found.append({"type": "content_block_stop", "index": number})
+        reason = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+        found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": USAGE["out"]}})
+        found.append({"type": "message_stop"})
+        return [(event["type"], event) for event in found]
+
+
+def main() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
