@@ -7,6 +7,9 @@ BIN := .venv/bin
 # Name what .venv and node_modules were made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
+# The front end is checked again when one of these has changed; a folder has, when something in it came or went.
+FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/notebook/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
+FRONTEND_STAMP := labextension/node_modules/.checked
 
 .PHONY: demo lab test frontend conformance interop lint bench test-envs clean help
 
@@ -28,8 +31,7 @@ test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
 	@$(BIN)/python tests/environments.py
 
-frontend: $(NODE_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
-	cd labextension && npm run check && npm test
+frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
 	@$(BIN)/python tests/environments.py conformance
@@ -57,8 +59,12 @@ $(STAMP):
 	@$(BIN)/python -m pip install -qq --prefer-binary --editable '.[test,lint]'
 	@touch $@
 
+$(FRONTEND_STAMP): $(NODE_STAMP) $(FRONTEND)
+	cd labextension && npm run check && npm test
+	@touch $@
+
 $(NODE_STAMP):
-	@node -e 'process.exit(parseInt(process.versions.node) < 20)' || { echo "Node 20 or newer is needed." >&2; exit 1; }
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "Node 20 or newer is needed." >&2; exit 1; }
 	@echo "what builds and tests the front end in labextension/node_modules (a minute the first time) ..."
 	@cd labextension && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
