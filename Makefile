@@ -11,7 +11,7 @@ NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/pa
 FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/notebook/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
 FRONTEND_STAMP := labextension/node_modules/.checked
 
-.PHONY: demo lab test frontend conformance interop lint bench test-envs clean help
+.PHONY: demo lab test frontend browser conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,6 +32,11 @@ test-envs: $(STAMP)  ## make those environments only
 	@$(BIN)/python tests/environments.py
 
 frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
+
+browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
+	@$(BIN)/python tests/environments.py browser npm-axe
+	@$(BIN)/python -m tests.browser.chromium
+	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
 	@$(BIN)/python tests/environments.py conformance
