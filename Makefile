@@ -21,8 +21,8 @@ demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
 	@echo; echo "That was examples/quickstart.ipynb. To have it in your own Jupyter: pip install . in its environment."
 
 lab:  ## open JupyterLab on the examples, in an environment of its own (a minute or two the first time)
-	@$(PYTHON) tests/environments.py lab
-	.envs/lab/bin/python -m jupyterlab examples $(ARGS)
+	@$(PYTHON) tests/environments.py browser
+	.envs/browser/bin/python -m jupyterlab examples $(ARGS)
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
 	$(BIN)/python -m pytest $(ARGS)
