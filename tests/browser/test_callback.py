@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
+from tests.browser.conftest import Open
+from tests.browser.places import LOAD, sidebar
 from tests.jupyter.logins import asked, callback
 from tests.jupyter_servers import TOKEN, JupyterServer, started
 from tests.panels import SocketView
@@ -94,6 +96,20 @@ def test_a_login_ends_in_the_kernel_and_leaves_nothing_in_the_address_bar(
     assert not page.evaluate("location.search + location.hash")
     page.reload()
     says(page, "This page is where logins of notebooks end. There is nothing to see.")
+
+
+def test_a_login_begun_in_the_sidebar_ends_there(jupyter: JupyterServer, page: Page, open_notebook: Open) -> None:
+    with running() as site:
+        notebook = open_notebook(LOAD, f"%mcp load docs {site.url}")
+        notebook.run(0)
+        panel = sidebar(page)
+        notebook.begin(1)
+        with page.context.expect_page() as opened:
+            panel.press("Open it")
+        assert opened.value.url.startswith(callback(jupyter))
+        says(opened.value, "The notebook has the answer and goes on there. You can close this page.")
+        panel.expect_state("docs", "ready")
+        notebook.until_idle()
 
 
 def test_who_is_not_logged_in_to_jupyter_does_so_in_another_tab_and_tries_again(
