@@ -19,6 +19,9 @@ from tests.servers.oauth_server import OAuthServer, running
 
 STRICT = {"IdentityProvider": {"cookie_options": {"samesite": "Strict"}}}
 
+TAKEN = "The notebook has the answer and goes on there. You can close this page."
+NOTHING = "This page is where logins of notebooks end. There is nothing to see."
+
 
 class Login:
     """One that a kernel waits for: the way to that kernel, and the address where to log in."""
@@ -59,7 +62,7 @@ def login(strict: JupyterServer) -> Iterator[Login]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def stranger(browser: Browser) -> Iterator[Page]:
     """Of a browser that knows nothing yet."""
     context = browser.new_context()
     yield context.new_page()
@@ -78,14 +81,14 @@ def says(page: Page, text: str) -> None:
 
 
 def test_a_login_ends_in_the_kernel_and_leaves_nothing_in_the_address_bar(
-    strict: JupyterServer, login: Login, page: Page
+    strict: JupyterServer, login: Login, stranger: Page
 ) -> None:
     requests: list[Request] = []
-    log_in(page, strict)
-    page.on("request", lambda request: requests.append(request))
-    login.consent(page)
-    says(page, "The notebook has the answer and goes on there. You can close this page.")
-    assert page.url == callback(strict)
+    log_in(stranger, strict)
+    stranger.on("request", lambda request: requests.append(request))
+    login.consent(stranger)
+    says(stranger, TAKEN)
+    assert stranger.url == callback(strict)
     login.is_made()
 
     by_path = {urlsplit(one.url).path.removeprefix("/some/where"): one for one in requests}
@@ -93,9 +96,9 @@ def test_a_login_ends_in_the_kernel_and_leaves_nothing_in_the_address_bar(
     assert "code=" in came.url and "state=" in came.url
     assert "username-" not in came.all_headers().get("cookie", "")  # it came from another site
     assert "username-" in posted.all_headers()["cookie"] and "referer" not in posted.all_headers()
-    assert not page.evaluate("location.search + location.hash")
-    page.reload()
-    says(page, "This page is where logins of notebooks end. There is nothing to see.")
+    assert not stranger.evaluate("location.search + location.hash")
+    stranger.reload()
+    says(stranger, NOTHING)
 
 
 def test_a_login_begun_in_the_sidebar_ends_there(jupyter: JupyterServer, page: Page, open_notebook: Open) -> None:
@@ -107,30 +110,30 @@ def test_a_login_begun_in_the_sidebar_ends_there(jupyter: JupyterServer, page: P
         with page.context.expect_page() as opened:
             panel.press("Open it")
         assert opened.value.url.startswith(callback(jupyter))
-        says(opened.value, "The notebook has the answer and goes on there. You can close this page.")
+        says(opened.value, TAKEN)
         panel.expect_state("docs", "ready")
         notebook.until_idle()
 
 
 def test_who_is_not_logged_in_to_jupyter_does_so_in_another_tab_and_tries_again(
-    strict: JupyterServer, login: Login, page: Page
+    strict: JupyterServer, login: Login, stranger: Page
 ) -> None:
-    login.consent(page)
-    says(page, "Log in to Jupyter in this browser, in another tab. Then try again.")
-    assert page.url == callback(strict)
-    log_in(page.context.new_page(), strict)
-    page.get_by_role("button", name="Try again").click()
-    says(page, "The notebook has the answer and goes on there. You can close this page.")
-    expect(page.get_by_role("button")).to_be_hidden()
+    login.consent(stranger)
+    says(stranger, "Log in to Jupyter in this browser, in another tab. Then try again.")
+    assert stranger.url == callback(strict)
+    log_in(stranger.context.new_page(), strict)
+    stranger.get_by_role("button", name="Try again").click()
+    says(stranger, TAKEN)
+    expect(stranger.get_by_role("button")).to_be_hidden()
     login.is_made()
 
 
 def test_an_answer_that_nobody_waits_for_is_said_and_no_script_of_strangers_runs(
-    strict: JupyterServer, page: Page
+    strict: JupyterServer, stranger: Page
 ) -> None:
-    log_in(page, strict)
-    page.goto(f"{callback(strict)}?state=<script>document.title='evil'</script>&code=<img+src=x+onerror=alert(1)>")
-    says(page, "No login of a notebook is waiting for this.")
-    page.goto(f"{callback(strict)}?state=one&state=two&code=c")
-    says(page, "This page is where logins of notebooks end. There is nothing to see.")
-    assert page.title() == "ipymcp"
+    log_in(stranger, strict)
+    stranger.goto(f"{callback(strict)}?state=<script>document.title='evil'</script>&code=<img+src=x+onerror=alert(1)>")
+    says(stranger, "No login of a notebook is waiting for this.")
+    stranger.goto(f"{callback(strict)}?state=one&state=two&code=c")
+    says(stranger, NOTHING)
+    assert stranger.title() == "ipymcp"
