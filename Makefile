@@ -8,7 +8,7 @@ BIN := .venv/bin
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
 
-.PHONY: demo lab test frontend conformance interop lint bench test-envs clean help
+.PHONY: demo lab test frontend browser conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -30,6 +30,11 @@ test-envs: $(STAMP)  ## make those environments only
 
 frontend: $(NODE_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 	cd labextension && npm run check && npm test
+
+browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
+	@$(BIN)/python tests/environments.py browser npm-axe
+	@$(BIN)/python -m tests.browser.chromium
+	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
 	@$(BIN)/python tests/environments.py conformance

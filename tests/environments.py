@@ -3,6 +3,7 @@
     python tests/environments.py                 all that the tests need
     python tests/environments.py 'peer-*'        what the benchmark compares with
     python tests/environments.py conformance     the official conformance suite
+    python tests/environments.py browser npm-axe what the tests in a browser need
     python tests/environments.py 'interop/*'     the further servers of the interoperability run
     python tests/environments.py sdk1 npm        those two
 
@@ -57,6 +58,9 @@ NPM = (
 
 # The suite needs Node 22, which npm has as a package: the checkout's own Node stays as it is.
 CONFORMANCE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3")
+
+# What opens notebooks; ipymcp goes in beside it, as a user would have it.
+BROWSER = ("jupyterlab>=4.6,<5", "notebook>=7.6,<8", "voila>=0.5.8,<0.6", "ipykernel>=7.4,<8")
 
 EXT_APPS = (
     "@modelcontextprotocol/server-basic-react@2.0.3",
@@ -130,6 +134,8 @@ ENVIRONMENTS = {
         Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), for_tests=False),
         Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
         Environment("conformance", CONFORMANCE, npm=True, for_tests=False),
+        Environment("browser", BROWSER, ipymcp=True, for_tests=False),
+        Environment("npm-axe", ("axe-core@4.14.1",), npm=True, for_tests=False),
         Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), for_tests=False),
         Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), for_tests=False),
         Environment("interop/chart", ("@antv/mcp-server-chart@0.9.10",), npm=True, for_tests=False),

@@ -21,7 +21,7 @@ import httpx
 
 from tests.environments import environment
 from tests.jupyter_servers import RelayView, ServedKernel
-from tests.kernels import _environment
+from tests.kernels import private_environment
 from tests.processes import descendants, wait_until_gone
 from tests.serving import free_port
 
@@ -43,7 +43,7 @@ class Hub:
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [str(python), "-m", "jupyterhub", "--config", str(file)],
-                env=_environment(python, folder, {}),
+                env=private_environment(python, folder, {}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

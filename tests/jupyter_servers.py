@@ -28,9 +28,10 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 from tests.environments import ROOT
-from tests.kernels import _environment
+from tests.kernels import private_environment
 from tests.panels import Message, View
 from tests.processes import descendants, wait_until_gone
+from tests.wire import tapped
 
 TOKEN = "a-token-of-the-tests"
 _BASE = "/some/where/"
@@ -38,22 +39,38 @@ _URL = re.compile(r"http://127\.0\.0\.1:(\d+)" + _BASE)
 
 
 class JupyterServer:
-    """A server in its own process, behind a base URL, with settings of its own."""
+    """A server in its own process, behind a base URL, with settings of its own.
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], env: Mapping[str, str]) -> None:
+    Args:
+        folder: Where it works, and keeps what is its own.
+        config: Its settings, by section.
+        env: Further environment variables.
+        lab: The interpreter of an environment that has JupyterLab, and ipymcp installed; None for a bare server, and
+            the checkout.
+    """
+
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], env: Mapping[str, str], lab: Path | None = None
+    ) -> None:
         self.folder = folder
-        own = {"PYTHONPATH": f"{ROOT}:{folder}", "IPYMCP_KEYRING": "off"}
-        self.environment = _environment(Path(sys.executable), folder, {**own, **env})
-        settings = {
-            "ServerApp": {"jpserver_extensions": {"ipymcp": True}, "base_url": _BASE, "root_dir": str(folder)},
+        own = {"IPYMCP_KEYRING": "off"}
+        settings: dict[str, dict[str, Any]] = {
+            "ServerApp": {"base_url": _BASE, "root_dir": str(folder)},
             "IdentityProvider": {"token": TOKEN},
         }
+        if lab is None:
+            checkout = {"PYTHONPATH": f"{ROOT}:{folder}"}
+            self.environment = tapped(private_environment(Path(sys.executable), folder, {**own, **checkout, **env}))
+            settings["ServerApp"]["jpserver_extensions"] = {"ipymcp": True}
+        else:
+            self.environment = private_environment(lab, folder, {**own, **env})
         for section, values in config.items():
             settings.setdefault(section, {}).update(values)
         file = Path(self.environment["JUPYTER_CONFIG_DIR"], "jupyter_server_config.json")
         file.write_text(json.dumps(settings))
         self._log = folder / "server.log"
-        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--ServerApp.port=0", "--allow-root"]
+        run = [sys.executable, "-m", "jupyter_server"] if lab is None else [str(lab), "-m", "jupyterlab"]
+        command = [*run, "--no-browser", "--ServerApp.port=0", "--allow-root"]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, env=self.environment, cwd=folder, stdout=log, stderr=log)
         self.url = self._await_url()
@@ -224,11 +241,14 @@ class RelayView(View):
 
 @contextlib.contextmanager
 def started(
-    folder: Path, config: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    lab: Path | None = None,
 ) -> Iterator[JupyterServer]:
     """Run a server; at the end it is gone, with its kernels."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = JupyterServer(folder, config or {}, env or {})
+    server = JupyterServer(folder, config or {}, env or {}, lab)
     try:
         yield server
     finally:

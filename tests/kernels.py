@@ -193,7 +193,7 @@ class Kernel:
         self._python = kernel_python(name)
         # The newest kernel runs ipymcp from the checkout, the others the wheel that was installed in them.
         checkout = {"PYTHONPATH": str(ROOT)} if name == "kernel-7" else {}
-        self.environment = _environment(self._python, folder, {**checkout, **(env or {})})
+        self.environment = tapped(private_environment(self._python, folder, {**checkout, **(env or {})}))
         """Its process's environment variables."""
         self._log = (folder / "kernel.log").open("ab")
         self.pid = 0
@@ -384,7 +384,8 @@ def started(name: str, folder: Path, env: Mapping[str, str] | None = None) -> It
         wait_until_gone(below, within=5)
 
 
-def _environment(python: Path, folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
+def private_environment(python: Path, folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a process that has a home and a Jupyter of its own, below `folder`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
     own = {
         "HOME": str(folder / "home"),
@@ -397,4 +398,4 @@ def _environment(python: Path, folder: Path, extra: Mapping[str, str]) -> dict[s
     }
     for path in list(own.values())[:5]:
         Path(path).mkdir(parents=True, exist_ok=True)
-    return tapped({**kept, **own, **extra})
+    return {**kept, **own, **extra}

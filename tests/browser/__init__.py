@@ -1,0 +1,1 @@
+"""The panel in a real browser, over real Jupyter servers: `make browser`."""

@@ -1,0 +1,112 @@
+"""One browser and one Jupyter server for the whole run; pages, and the kernels behind them, for one test each."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.browser import chromium
+from tests.browser.notebooks import Notebook, write_notebook
+from tests.browser.places import Voila, opened
+from tests.environments import environment
+from tests.jupyter_servers import TOKEN, JupyterServer, started
+
+SIZE = {"width": 1400, "height": 900}
+PATIENCE = 15_000
+"""Milliseconds after which what should be on a page is missing: the machine may be busy."""
+QUIET = {"fetchNews": "false", "checkForUpdates": False}
+"""JupyterLab's own news would cover the page."""
+
+_OURS = re.compile(r"labextensions/ipymcp/|blob:")
+
+Open = Callable[..., Notebook]
+"""`open_notebook("%load_ext ipymcp", "%mcp panel")`: those cells in JupyterLab, with a kernel."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """JupyterLab and Notebook 7, with a login."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    settings = folder / "jupyter" / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text(json.dumps(QUIET))
+    exposed = {"expose_app_in_browser": True}
+    with started(
+        folder,
+        {"LabApp": exposed, "JupyterNotebookApp": exposed},
+        lab=environment("browser").python,
+    ) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Voila]:
+    with Voila.started(tmp_path_factory.mktemp("voila")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """Pages that share what was loaded, and the clipboard."""
+    context = browser.new_context(viewport=SIZE)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.set_default_timeout(PATIENCE)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, tmp_path: Path) -> Iterator[Page]:
+    """An empty page. What our code throws in it fails the test; `tmp_path` takes the picture of a test that fails."""
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: _OURS.search(error.stack or "") and faults.append(error.stack or ""))
+    yield page
+    page.close()
+    assert not faults
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Function) -> Iterator[None]:
+    """Keep a picture of the page where a test failed."""
+    report = yield
+    if report.when != "teardown" and report.failed and "page" in item.funcargs:
+        picture = item.funcargs["tmp_path"] / "page.png"
+        item.funcargs["page"].screenshot(path=picture)
+        report.sections.append(("the page", f"{picture}\n"))
+    return report
+
+
+@pytest.fixture
+def work(jupyter: JupyterServer) -> Iterator[Path]:
+    """A folder for the test's notebooks, below the server's; its kernels end with the test."""
+    folder = jupyter.folder / "work"
+    folder.mkdir()
+    yield folder
+    for session in jupyter.http.get("api/sessions").json():
+        jupyter.http.delete(f"api/sessions/{session['id']}")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def open_notebook(jupyter: JupyterServer, page: Page, work: Path) -> Open:
+    def open_it(*cells: str, name: str = "notebook", app: str = "lab/tree") -> Notebook:
+        write_notebook(work / f"{name}.ipynb", cells)
+        return opened(page, f"{jupyter.url}{app}/work/{name}.ipynb?reset&token={TOKEN}")
+
+    return open_it

@@ -1,0 +1,56 @@
+"""The panel as a user finds it on a page, wherever that is."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, expect
+
+
+class Panel:
+    """A panel, or a card.
+
+    Args:
+        root: The element it is drawn in.
+    """
+
+    def __init__(self, root: Locator) -> None:
+        self.root = root
+
+    def button(self, name: str) -> Locator:
+        return self.root.get_by_role("button", name=name, exact=True)
+
+    def press(self, name: str) -> None:
+        self.button(name).click()
+
+    def show(self, view: str) -> Locator:
+        """Bring a view to the front, and give it."""
+        self.root.get_by_role("tab", name=view).click()
+        return self.root.get_by_role("tabpanel", name=view)
+
+    def server(self, name: str) -> Locator:
+        """The card of a server."""
+        return self.root.locator(".mcp-card", has=self.root.page.get_by_role("button", name=name, exact=True))
+
+    def expect_state(self, server: str, state: str) -> None:
+        """Wait until a server is in that state."""
+        expect(self.server(server).locator(".mcp-state")).to_have_text(state)
+
+    def fact(self, server: str, name: str) -> Locator:
+        """What is said about a server under that name."""
+        return self.server(server).locator("dt", has_text=name).locator("xpath=following-sibling::dd[1]")
+
+    def find_tool(self, words: str, name: str) -> Locator:
+        """Search for a tool and choose it; gives the view of tools."""
+        view = self.show("Tools")
+        view.get_by_role("searchbox", name="Search the tools").fill(words)
+        view.get_by_role("option", name=name).click()
+        expect(view.get_by_role("heading", name=name)).to_be_visible()
+        return view
+
+    @property
+    def outcome(self) -> Locator:
+        """What the last call of the tool in sight came to."""
+        return self.root.locator(".mcp-outcome:visible")
+
+    @property
+    def status(self) -> Locator:
+        return self.root.locator(".mcp-status")

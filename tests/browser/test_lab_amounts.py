@@ -1,0 +1,53 @@
+"""JupyterLab with very much of everything."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+from playwright.sync_api import Page, WebSocket, expect
+
+from tests.browser.conftest import Open
+from tests.browser.panels import Panel
+from tests.browser.places import LOAD, PANEL, in_cell, sidebar
+from tests.browser.test_lab_calls import DEMO, MISBEHAVING
+from tests.environments import ROOT
+from tests.jupyter_servers import JupyterServer
+
+PANEL_JS = ROOT / "ipymcp" / "notebook" / "panel" / "static" / "panel.js"
+NAMED = f"{sys.executable} {ROOT}/tests/servers/named.py"
+CARDS = 10
+MANY_SERVERS = 200
+MANY = f"""
+{LOAD}
+import ipymcp
+mcp.load({{"mcpServers": {{f"server-{{n:03}}": {{"command": "python", "disabled": True}} for n in range({MANY_SERVERS})}}}})
+%mcp load many -- {NAMED} --many 5000;
+"""
+
+
+def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
+    open_notebook: Open, page: Page, jupyter: JupyterServer
+) -> None:
+    received: list[int] = []
+
+    def listen(socket: WebSocket) -> None:
+        if "/channels" in socket.url:
+            socket.on("framereceived", lambda data: received.append(len(data)))
+
+    page.on("websocket", listen)
+    notebook = open_notebook(DEMO, *['mcp.servers["demo"]'] * CARDS)
+    notebook.run(0)
+    before = sum(received)
+    for index in range(CARDS):
+        notebook.run(index + 1)
+        expect(notebook.output(index + 1).locator(".mcp-card .mcp-state")).to_have_text("ready")
+    size = PANEL_JS.stat().st_size
+    assert size < sum(received) - before < size + 50_000
+
+    notebook.save()
+    saved = (jupyter.folder / notebook.path).read_text()
+    assert len(saved) < 50_000
+    assert "mcp-card-line" not in saved
+    assert "export default" not in saved

@@ -1,0 +1,111 @@
+"""JupyterLab with kernels that are several, restarted, killed or taken away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.notebooks import Notebook, write_notebook
+from tests.browser.panels import Panel
+from tests.browser.places import LOAD, PANEL, in_cell, sidebar
+from tests.browser.test_lab_calls import DEMO, MISBEHAVING
+from tests.jupyter_servers import JupyterServer
+
+GONE = "The kernel is gone. Run the cell again for a new panel."
+
+
+def test_two_notebooks_have_two_panels_and_nothing_of_one_is_in_the_other(
+    open_notebook: Open, page: Page, jupyter: JupyterServer
+) -> None:
+    write_notebook(jupyter.folder / "work" / "other.ipynb", [f"{LOAD}\n%mcp load other -- {MISBEHAVING};", ""])
+    one = open_notebook(DEMO, "mcp.demo.slow(seconds=60)")
+    panel = sidebar(page)
+    one.run(0)
+    panel.expect_state("demo", "ready")
+    one.begin(1)
+    expect(panel.root.get_by_role("tab", name="Calls")).to_contain_text("1 running")
+
+    other = one.open_beside("work/other.ipynb")
+    expect(panel.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
+    other.run(0)
+    panel.expect_state("other", "ready")
+    expect(panel.server("demo")).to_have_count(0)
+    expect(panel.root.get_by_role("tab", name="Calls")).to_have_text("Calls")
+    panel.press("Stop other")
+    panel.expect_state("other", "stopped")
+
+    one.activate()
+    panel.expect_state("demo", "ready")
+    expect(panel.server("other")).to_have_count(0)
+    panel.show("Calls")
+    panel.press("Cancel demo.slow")
+    one.until_idle()
+    panel.show("Servers")
+    panel.press("Stop demo")
+    panel.expect_state("demo", "stopped")
+
+    other.activate()
+    panel.expect_state("other", "stopped")
+    panel.press("Start other")
+    panel.expect_state("other", "ready")
+    one.activate()
+    panel.expect_state("demo", "stopped")
+
+
+@pytest.fixture
+def loaded(open_notebook: Open, page: Page) -> tuple[Notebook, Panel, Panel]:
+    """A notebook, the panel in its second cell, and the sidebar."""
+    notebook = open_notebook(DEMO, PANEL, "")
+    side = sidebar(page)
+    notebook.run(0)
+    notebook.run(1)
+    cell = in_cell(notebook, 1)
+    for panel in (cell, side):
+        panel.expect_state("demo", "ready")
+    return notebook, cell, side
+
+
+def test_a_restart_clears_the_sidebar_and_what_is_loaded_then_is_shown(
+    loaded: tuple[Notebook, Panel, Panel],
+) -> None:
+    notebook, cell, side = loaded
+    notebook.restart()
+    expect(side.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
+    expect(side.server("demo")).to_have_count(0)
+    expect(cell.root.locator(".mcp-hindrance")).to_have_text(GONE)
+
+    notebook.run(0)
+    side.expect_state("demo", "ready")
+    side.press("Stop demo")
+    side.expect_state("demo", "stopped")
+    notebook.run(1)
+    in_cell(notebook, 1).expect_state("demo", "stopped")
+
+
+def test_a_killed_kernel_is_said_to_be_gone_and_its_successor_is_found(
+    loaded: tuple[Notebook, Panel, Panel], jupyter: JupyterServer
+) -> None:
+    notebook, cell, side = loaded
+    announced = json.loads((jupyter.runtime / f"ipymcp-kernel-{notebook.kernel_id()}.json").read_text())
+    os.kill(announced["pid"], signal.SIGKILL)
+    expect(side.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
+    expect(cell.root.locator(".mcp-hindrance")).to_have_text(GONE)
+
+    notebook.page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # Lab's own word of it
+    side.press("Load ipymcp")
+    side.press("Load the demo server")
+    side.expect_state("demo", "ready")
+
+
+def test_a_kernel_that_is_taken_away_leaves_a_sidebar_that_says_so(
+    loaded: tuple[Notebook, Panel, Panel], jupyter: JupyterServer
+) -> None:
+    notebook, cell, side = loaded
+    jupyter.http.delete(f"api/kernels/{notebook.kernel_id()}").raise_for_status()
+    expect(side.root.get_by_role("heading")).to_have_text("This notebook has no kernel")
+    expect(cell.root.locator(".mcp-hindrance")).to_have_text(GONE)

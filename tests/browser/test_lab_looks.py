@@ -1,0 +1,143 @@
+"""JupyterLab's panel in light and dark, by the keyboard alone, and for who does not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.notebooks import Notebook
+from tests.browser.panels import Panel
+from tests.browser.places import PANEL, in_cell, sidebar
+from tests.browser.test_lab_calls import ASKING, DEMO, MISBEHAVING
+from tests.environments import environment
+from tests.jupyter_servers import JupyterServer
+
+THEMES = "lab/api/settings/@jupyterlab/apputils-extension:themes"
+LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
+GRAVE = {"serious", "critical"}
+
+
+@pytest.fixture(params=[LIGHT, DARK])
+def theme(request: pytest.FixtureRequest, jupyter: JupyterServer) -> Iterator[str]:
+    jupyter.http.put(THEMES, json={"raw": f'{{"theme": "{request.param}"}}'}).raise_for_status()
+    yield request.param
+    jupyter.http.put(THEMES, json={"raw": "{}"}).raise_for_status()
+
+
+def faults(panel: Panel) -> list[str]:
+    """What axe finds in a panel that is serious or critical."""
+    page = panel.root.page
+    if not page.evaluate("'axe' in window"):
+        page.evaluate((environment("npm-axe").folder / "node_modules" / "axe-core" / "axe.min.js").read_text())
+    found: list[dict[str, Any]] = panel.root.evaluate("async root => (await axe.run(root)).violations")
+    return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found if one["impact"] in GRAVE]
+
+
+def colours(element: Locator) -> list[str]:
+    return element.evaluate("e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]")
+
+
+@pytest.mark.parametrize("where", ["cell", "sidebar"])
+def test_a_panel_is_accessible_whatever_it_shows(where: str, theme: str, open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook(f"{DEMO}\n%mcp load asks -- {MISBEHAVING} --era legacy;", PANEL, ASKING)
+    panel = shown(where, notebook)
+    panel.expect_state("demo", "ready")
+    panel.root.get_by_role("button", name="demo", exact=True).click()
+    expect(panel.button("Restart demo")).to_be_visible()
+    assert faults(panel) == []
+
+    tools = panel.find_tool("table of", "demo.query")
+    tools.get_by_label("limit").fill("0")
+    panel.press("Run")
+    expect(tools.get_by_role("alert")).to_contain_text("0 is less than the minimum")
+    assert faults(panel) == []
+    tools.get_by_label("limit").fill("3")
+    panel.press("Run")
+    expect(panel.outcome).to_contain_text("Adelie")
+    panel.press("Schema")
+    assert faults(panel) == []
+
+    resources = panel.show("Resources")
+    resources.get_by_role("option", name="notes").click()
+    expect(resources.locator(".mcp-preview")).to_be_visible()
+    assert faults(panel) == []
+    panel.show("Prompts").get_by_role("option", name="describe").click()
+    expect(panel.root.get_by_label("species")).to_be_visible()
+    assert faults(panel) == []
+    panel.show("Calls").get_by_role("option").first.click()
+    assert faults(panel) == []
+    expect(panel.show("Logs").locator(".mcp-line").first).to_be_visible()
+    assert faults(panel) == []
+
+    panel.show("Servers")
+    notebook.begin(2)
+    expect(panel.root.get_by_role("alertdialog")).to_be_visible()
+    assert faults(panel) == []
+
+
+def test_the_panel_has_the_colours_of_the_theme(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook(DEMO, PANEL)
+    cell, side = shown("cell", notebook), sidebar(page)
+    seen = []
+    for theme in (LIGHT, DARK):
+        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        expect(page.locator(f"body[data-jp-theme-name='{theme}']")).to_have_count(1)
+        page.wait_for_load_state("networkidle")
+        page_colours = colours(page.locator("body"))
+        for panel in (cell, side):
+            seen.append((theme, colours(panel.root), colours(panel.button("Stop demo"))))
+    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", LIGHT)
+    assert page_colours
+    print(seen)
+
+
+def test_the_keyboard_alone_starts_a_server_and_runs_a_tool(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook(f"{DEMO}\n%mcp stop demo;")
+    panel = shown("sidebar", notebook)
+    panel.expect_state("demo", "stopped")
+    panel.root.get_by_role("tab", name="Servers").focus()
+
+    def tab_to(target: Locator) -> None:
+        """Press Tab until the focus is there."""
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if target.evaluate("e => e === document.activeElement"):
+                return
+        raise AssertionError("30 times Tab do not lead there")
+
+    tab_to(panel.button("Start demo"))
+    page.keyboard.press("Enter")
+    panel.expect_state("demo", "ready")
+    page.keyboard.press("Shift+Tab")
+
+    for _ in range(30):
+        if page.evaluate("document.activeElement.role || document.activeElement.getAttribute('role')") == "tab":
+            break
+        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("ArrowRight")
+    tools = panel.root.get_by_role("tabpanel", name="Tools")
+    expect(tools).to_be_visible()
+    tab_to(tools.get_by_role("searchbox"))
+    page.keyboard.type("echo")
+    tab_to(tools.get_by_role("listbox"))
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    tab_to(tools.get_by_label("text"))
+    page.keyboard.type("typed")
+    tab_to(panel.button("Run"))
+    page.keyboard.press("Enter")
+    expect(panel.outcome).to_contain_text("typed")
+
+
+def shown(where: str, notebook: Notebook) -> Panel:
+    """The panel there, of a notebook whose first cell loads servers and whose second shows it."""
+    panel = sidebar(notebook.page) if where == "sidebar" else None
+    notebook.run(0)
+    if panel is None:
+        notebook.run(1)
+        panel = in_cell(notebook, 1)
+    return panel

@@ -1,0 +1,104 @@
+"""What a user does first, in each place that shows the panel: load the demo server, and put a call into the notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.panels import Panel
+from tests.browser.places import LOAD, PANEL, Voila, in_cell, sidebar
+
+LAB, NOTEBOOK = "lab/tree", "notebooks"
+TEXT = "it's a <b>penguin</b>"
+CALL = f'mcp.demo.echo(text="{TEXT}")'
+
+
+@dataclass
+class Place:
+    """A panel of a kernel that has no servers yet."""
+
+    panel: Panel
+    run_what_was_inserted: Callable[[], str]
+    """Runs it in a cell; gives what the cell showed. Where there are no cells, it is what was copied."""
+
+
+@pytest.fixture(params=["Lab's cell", "Lab's sidebar", "Notebook 7's cell", "Notebook 7's sidebar", "Voilà"])
+def place(request: pytest.FixtureRequest, page: Page, open_notebook: Open, voila: Voila) -> Place:
+    where = request.param
+    if where == "Voilà":
+        panel = voila.open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
+        return Place(panel, lambda: str(page.evaluate("navigator.clipboard.readText()")))
+    app = LAB if where.startswith("Lab") else NOTEBOOK
+    if where.endswith("cell"):
+        notebook = open_notebook(LOAD, PANEL, "", app=app)
+        notebook.run(0)
+        notebook.run(1)
+        panel = in_cell(notebook, 1)
+    else:
+        notebook = open_notebook("", "", "", app=app)
+        notebook.choose(2)
+        panel = sidebar(page)
+        panel.press("Load ipymcp")
+
+    def run() -> str:
+        if where.endswith("cell"):
+            notebook.cell(2).locator(".cm-content").click()
+            page.keyboard.press("Control+V")
+        assert notebook.source(2).strip() == CALL
+        notebook.run(2)
+        return notebook.output(2).inner_text()
+
+    return Place(panel, run)
+
+
+def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(place: Place) -> None:
+    panel = place.panel
+    panel.press("Load the demo server")
+    panel.expect_state("demo", "ready")
+    expect(panel.status).to_contain_text("1 of 1 ready")
+    expect(panel.fact("demo", "Offers")).to_have_text("5 tools, 3 resources, 1 prompt")
+    first = process(panel)
+
+    panel.press("Stop demo")
+    panel.expect_state("demo", "stopped")
+    expect(panel.status).to_contain_text("0 of 1 ready")
+    panel.press("Start demo")
+    panel.expect_state("demo", "ready")
+    second = process(panel)
+    panel.press("Restart demo")
+    expect(panel.fact("demo", "Process")).not_to_contain_text(second)
+    panel.expect_state("demo", "ready")
+    assert len({first, second, process(panel)}) == 3
+
+    tools = panel.find_tool("ECHO text", "demo.echo")
+    tools.get_by_label("text").fill(TEXT)
+    panel.press("Run")
+    expect(panel.outcome).to_contain_text(TEXT)
+    panel.press("Insert as code")
+    assert TEXT in place.run_what_was_inserted()
+
+
+def test_voila_runs_tools_and_offers_nothing_that_only_the_author_may_do(voila: Voila, page: Page) -> None:
+    panel = voila.open(page, f"{LOAD}\n%mcp load demo;", PANEL)
+    panel.expect_state("demo", "ready")
+    expect(panel.status).to_contain_text("servers cannot be changed here")
+    for name in ("Stop demo", "Restart demo", "Unload demo", "Disable demo", "Load…", "Start all", "Stop all"):
+        expect(panel.button(name)).to_have_count(0)
+
+    tools = panel.find_tool("echo", "demo.echo")
+    expect(panel.button("Disable")).to_have_count(0)
+    tools.get_by_label("text").fill(TEXT)
+    panel.press("Run")
+    expect(panel.outcome).to_contain_text(TEXT)
+    panel.press("Insert as code")
+    expect(panel.root.locator(".mcp-notice")).to_have_text("Copied: paste it into a cell.Dismiss")
+    assert page.evaluate("navigator.clipboard.readText()") == CALL
+
+
+def process(panel: Panel) -> str:
+    """The process of the demo server."""
+    return panel.fact("demo", "Process").inner_text().split()[0]
