@@ -12,6 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import anywidget
+from traitlets import Any as AnyTrait
 from traitlets import Unicode
 
 from ipymcp.notebook.panel.comm import CommCarrier
@@ -36,6 +37,7 @@ class PanelWidget(anywidget.AnyWidget):
     _esm = _STATIC.joinpath("stub.js").read_text("utf-8")
     library = Unicode(help="Names the panel's code.").tag(sync=True)
     server = Unicode(help="The server whose card it is; empty for a panel of all.").tag(sync=True)
+    layout = AnyTrait(None, help="None: ipywidgets' own would be a second model, as large as this one.").tag(sync=True)
 
     def __init__(self, panel: Panel, server: str = "") -> None:
         super().__init__(library=_library()[0], server=server)
