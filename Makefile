@@ -4,10 +4,11 @@
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
-# Names what .venv was made from: another pyproject.toml is another stamp.
+# Name what .venv and node_modules were made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
+NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
 
-.PHONY: demo lab test browser conformance interop lint bench test-envs clean help
+.PHONY: demo lab test frontend browser conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,9 +18,8 @@ demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
 	@echo; echo "That was examples/quickstart.ipynb. To have it in your own Jupyter: pip install . in its environment."
 
 lab:  ## open JupyterLab on the examples, in an environment of its own (a minute or two the first time)
-	@test -d .envs/lab || $(PYTHON) -m venv .envs/lab
-	@.envs/lab/bin/python -m pip install -qq --prefer-binary 'jupyterlab>=4' ipykernel .
-	.envs/lab/bin/jupyter lab examples $(ARGS)
+	@$(PYTHON) tests/environments.py lab
+	.envs/lab/bin/python -m jupyterlab examples $(ARGS)
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
 	$(BIN)/python -m pytest $(ARGS)
@@ -27,6 +27,9 @@ test: test-envs  ## make the environments of the test servers and kernels, and r
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
 	@$(BIN)/python tests/environments.py
+
+frontend: $(NODE_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
+	cd labextension && npm run check && npm test
 
 browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
 	@$(BIN)/python tests/environments.py browser npm-axe
@@ -59,6 +62,12 @@ $(STAMP):
 	@$(BIN)/python -m pip install -qq --prefer-binary --editable '.[test,lint]'
 	@touch $@
 
+$(NODE_STAMP):
+	@node -e 'process.exit(parseInt(process.versions.node) < 20)' || { echo "Node 20 or newer is needed." >&2; exit 1; }
+	@echo "what builds and tests the front end in labextension/node_modules (a minute the first time) ..."
+	@cd labextension && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 clean:  ## remove all that was made
-	rm -rf .venv .envs build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .envs labextension/node_modules labextension/lib build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,9 @@
 /** The panel's code and the stub that each panel carries, and JupyterLab's extension, into the Python package, where they are
- * committed: node build.mjs. One of them alone, elsewhere: node build.mjs panel|lab FOLDER */
+ * committed: node build.mjs. One of them alone, elsewhere: node build.mjs panel|lab FOLDER. Beside each lie the licences of what
+ * of others is in it. */
 
 import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 
@@ -16,17 +18,35 @@ const COMMON = {
   charset: "utf8",
   legalComments: "none",
   logLevel: "warning",
+  metafile: true,
 };
+
+/** The packages of others that were put into a build, in the form in which JupyterLab's page of licences reads them. */
+function packagesIn({ metafile }) {
+  const names = Object.keys(metafile.inputs).map((path) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
+  return [...new Set(names.filter(Boolean))].sort().map((name) => {
+    const folder = join(HERE, "node_modules", name);
+    const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    return {
+      name,
+      versionInfo: version,
+      licenseId: license,
+      extractedText: readFileSync(join(folder, "LICENSE"), "utf8"),
+    };
+  });
+}
 
 /** Builds what the kernel sends, into a folder. */
 export async function buildPanel(outdir = STATIC) {
-  await build({ ...COMMON, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
+  const built = await build({ ...COMMON, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
+  const notices = packagesIn(built).map((one) => `${one.name} ${one.versionInfo}\n\n${one.extractedText.trim()}\n`);
+  writeFileSync(join(outdir, "LICENSES.txt"), `panel.js has in it:\n\n${notices.join("\n")}`);
 }
 
 /** Builds what JupyterLab loads, into a folder with a package.json of its own: without what JupyterLab has itself, and wrapped
  * by its builder, which puts it where that says. */
 export async function buildLab(folder = HERE) {
-  await build({
+  const built = await build({
     ...COMMON,
     entryPoints: { index: "src/lab/index.ts" },
     outdir: join(folder, "lib"),
@@ -35,6 +55,9 @@ export async function buildLab(folder = HERE) {
   const builder = join(HERE, "node_modules/@jupyter/builder/lib/build-labextension.js");
   const core = join(HERE, "node_modules/@jupyterlab/core-meta/core.package.json");
   execFileSync(process.execPath, [builder, "--core-package-file", core, folder], { cwd: folder });
+  const { outputDir } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")).jupyterlab;
+  const licences = join(folder, outputDir, "static/third-party-licenses.json");
+  writeFileSync(licences, `${JSON.stringify({ packages: packagesIn(built) }, null, 2)}\n`);
 }
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {

@@ -117,6 +117,10 @@ ENVIRONMENTS = {
         Environment("kernel-colab", COLAB, ipymcp=True),
         Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9"), ipymcp=True),
         Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
+        Environment("build", ("hatchling>=1.26",)),
+        Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
+        Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
+        Environment("lab", ("jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True, for_tests=False),
         Environment("npm", NPM, npm=True),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),
@@ -227,8 +231,9 @@ _SERVERS = {
 def source_digest() -> str:
     """Give a hash over what ipymcp's wheel is built from."""
     digest = hashlib.sha256()
-    package = (path for path in (ROOT / "ipymcp").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    for path in sorted([*package, ROOT / "pyproject.toml"]):
+    inside = [path for folder in ("ipymcp", "etc") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    sources = [path for path in inside if "__pycache__" not in path.parts]
+    for path in sorted([*sources, ROOT / "pyproject.toml", ROOT / "labextension" / "install.json"]):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -82,6 +82,8 @@ class Kernels:
         if file is None:
             raise Obstacle("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
         found = announced(file)
+        if found is not None and not found.is_here:
+            raise Obstacle("elsewhere", "the kernel runs on another machine", "the panel in a cell can reach it")
         if found is None or not _is_of(found, _pid(kernel)):
             raise Obstacle("foreign", f"{file} cannot be believed", "it must be the kernel's, and yours alone")
         if not Path(found.socket).exists():

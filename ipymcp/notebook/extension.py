@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
+from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.notices import say
 from ipymcp.notebook.settings import IPyMCP
 from ipymcp.runtime.nested import is_harmfully_patched
@@ -66,6 +67,7 @@ class Extension:
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
+        host.desk.forms = CellForms(self)
         if is_harmfully_patched():
             say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
@@ -92,7 +94,7 @@ class Extension:
             self.ip.user_ns_hidden.pop(self._bound, None)
         if self._relay is not None:
             self._relay.close()
-        mcp._host.presenter = mcp._host.desk.elsewhere = None
+        mcp._host.presenter = mcp._host.desk.elsewhere = mcp._host.desk.forms = None
         McpError.full_tracebacks = False
         mcp.close()
 

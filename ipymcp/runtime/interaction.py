@@ -26,6 +26,7 @@ __all__ = [
     "Elsewhere",
     "Errand",
     "FormQuestion",
+    "Forms",
     "Interaction",
     "LoginQuestion",
     "Redirected",
@@ -140,6 +141,14 @@ class Elsewhere(Interaction, Protocol):
         ...
 
 
+class Forms(Protocol):
+    """Draws a form for one question where the user waits, if a page there shows forms."""
+
+    async def draw(self, place: Place) -> Elsewhere | None:
+        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through."""
+        ...
+
+
 class Desk:
     """Brings questions to where the user waits, one at a time.
 
@@ -152,6 +161,8 @@ class Desk:
         """Who asks; without one every question is cancelled."""
         self.elsewhere: Elsewhere | None = None
         """Who asks instead, where that reaches the user."""
+        self.forms: Forms | None = None
+        """Who draws a form where there is no such place yet."""
         self._places = places
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -176,6 +187,8 @@ class Desk:
                 return await _ask_elsewhere(self.elsewhere, question, otherwise, place)
             if interaction is None or place is None or not interaction.can_ask():
                 return otherwise
+            if self.forms is not None and (form := await self.forms.draw(place)) is not None:
+                return await _ask_elsewhere(form, question, otherwise, place)
             errand = Errand(lambda: question(interaction), otherwise)
             place.post(errand.run, errand.give_up)
             return await errand.outcome

@@ -1,22 +1,25 @@
 """Where the Jupyter server and a kernel meet: a file that names the kernel's socket, and who may believe it.
 
 The file lies in Jupyter's runtime folder, `ipymcp-STEM.json` beside the kernel's connection file `STEM.json`, for the
-user's eyes alone. The kernel writes it, the server reads it, and either removes what a killed kernel left.
+user's eyes alone. The kernel writes it, the server reads it, and either removes what a killed kernel left. Several
+machines may share that folder, and none of them knows what runs on another.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import socket
 import stat
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["PREFIX", "VERSION", "Announced", "announced", "file_of", "is_alive", "is_guarded", "sweep"]
+__all__ = ["PREFIX", "VERSION", "Announced", "announced", "file_of", "here", "is_alive", "is_guarded", "sweep"]
 
 VERSION: Final = 1
 """Of the messages between a view and the kernel."""
@@ -24,6 +27,8 @@ PREFIX: Final = "ipymcp-"
 _SLACK: Final = 5.0
 """Seconds by which a process may seem younger than what it wrote."""
 _LONGEST: Final = 10_000
+_OTHERS: Final = 0o077
+"""The rights of everybody but the user."""
 _PATIENCE: Final = 0.2
 
 
@@ -37,6 +42,26 @@ class Announced(msgspec.Struct, frozen=True):
     """Of its messages."""
     ipymcp: str
     socket: str
+    machine: str
+    """Where the process and the socket are: see `here`."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether that is where this process runs, too."""
+        return self.machine == here()
+
+
+@cache
+def here() -> str:
+    """This machine, or container: where a process's number means one process, and a path one socket.
+
+    Empty where the system has no such spaces; a folder is hardly ever shared by several machines there, and macOS has
+    another name in each network.
+    """
+    try:
+        return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def file_of(runtime: Path, connection_file: str) -> Path:
@@ -45,8 +70,15 @@ def file_of(runtime: Path, connection_file: str) -> Path:
 
 
 def announced(file: Path) -> Announced | None:
-    """What a file says that is the user's alone; None for any other, and what is none of ours."""
-    return _read(file) if _is_private(file, stat.S_ISREG) else None
+    """What a file says that is the user's alone; None for any other, and what is none of ours.
+
+    Jupyter may have been told that its folder is on a drive that knows no rights. Then the socket's folder, which is on
+    none, and who listens there must do.
+    """
+    from jupyter_core import paths
+
+    others = 0 if paths.allow_insecure_writes else _OTHERS
+    return _read(file) if _is_private(file, stat.S_ISREG, others) else None
 
 
 def is_guarded(found: Announced) -> bool:
@@ -78,7 +110,7 @@ def sweep(runtime: Path) -> None:
     """Take away what kernels that are gone left."""
     for file in runtime.glob(f"{PREFIX}*.json"):
         found = _read(file)
-        if found is None or is_alive(found):
+        if found is None or not found.is_here or is_alive(found):
             continue
         file.unlink(missing_ok=True)
         folder = Path(found.socket).parent
@@ -110,13 +142,13 @@ def _itself(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
-def _is_private(path: Path, is_kind: Any) -> bool:
+def _is_private(path: Path, is_kind: Any, others: int = _OTHERS) -> bool:
     """Whether it is of a kind, the user's, and for no one else."""
     try:
         status = path.lstat()
     except OSError:
         return False
-    return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & others
 
 
 def _is_own(folder: Path) -> bool:

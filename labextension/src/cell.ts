@@ -1,6 +1,7 @@
 /** The panel in a cell: an anywidget whose messages are the panel's. */
 
 import { mount } from "./panel";
+import type { Scope } from "./panelmodel";
 import type { FromKernel } from "./protocol";
 import { pageServices } from "./services";
 import type { Connection, Transport } from "./transport";
@@ -67,11 +68,26 @@ export function commTransport(model: WidgetModel): Transport {
   };
 }
 
-/** Draws a panel, or the card of the server that the model names. */
-export function render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
+/** The views that are open, by model: they share its comm. */
+const views = new WeakMap<WidgetModel, number>();
+
+function scopeOf(model: WidgetModel): Scope {
   const server = model.get("server");
-  const scope = { client: "cell" as const, ...(typeof server === "string" && server !== "" && { server }) };
-  return mount(el, commTransport(model), pageServices, scope);
+  if (model.get("asks") === true) return { client: "cell", wants: ["questions"] };
+  return { client: "cell", ...(typeof server === "string" && server !== "" && { server }) };
+}
+
+/** Draws a panel, the card of the server that the model names, or what is asked alone. */
+export function render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
+  const transport = commTransport(model);
+  const leave = mount(el, transport, pageServices, scopeOf(model));
+  views.set(model, (views.get(model) ?? 0) + 1);
+  return () => {
+    leave();
+    const left = (views.get(model) ?? 1) - 1;
+    views.set(model, left);
+    if (left === 0) transport.send({ kind: "bye" });
+  };
 }
 
 export default { render };

@@ -1,12 +1,13 @@
+import type { ComponentChild } from "preact";
 import { h, render } from "preact";
 import { PanelModel } from "./panelmodel";
-import type { Scope } from "./panelmodel";
+import type { Panel, Scope } from "./panelmodel";
 import type { Services } from "./services";
 import { pageServices } from "./services";
 import { STYLES } from "./styles";
 import type { Transport } from "./transport";
 import { PanelContext } from "./views/context";
-import { Card, Shell } from "./views/shell";
+import { Asking, Card, Shell } from "./views/shell";
 
 /** Draw a panel into an element.
  *
@@ -30,7 +31,7 @@ export function mount(
  *
  * @returns What takes it out again.
  */
-export function draw(element: HTMLElement, model: PanelModel, services: Services): () => void {
+export function draw(element: HTMLElement, model: Panel, services: Services): () => void {
   const { scope } = model;
   const root = document.createElement("div");
   root.className = `ipymcp ipymcp-${scope.client}`;
@@ -39,11 +40,15 @@ export function draw(element: HTMLElement, model: PanelModel, services: Services
   const style = document.createElement("style");
   style.textContent = STYLES;
   element.append(style, root);
-  const view = scope.server === undefined ? h(Shell, null) : h(Card, { name: scope.server });
-  render(h(PanelContext.Provider, { value: { model, services }, children: view }), root);
+  render(h(PanelContext.Provider, { value: { model, services }, children: viewOf(scope) }), root);
   return () => {
     render(null, root);
     root.remove();
     style.remove();
   };
+}
+
+function viewOf({ server, wants }: Scope): ComponentChild {
+  if (server !== undefined) return h(Card, { name: server });
+  return wants?.join() === "questions" ? h(Asking, null) : h(Shell, null);
 }

@@ -1,7 +1,7 @@
 import { LogBuffer } from "./logbuffer";
 import type { FromKernel, Intent, LogBatch, Patch, Reply, State, Verb, Verbs, ViewHello } from "./protocol";
 import { VERSION } from "./protocol";
-import { EMPTY, KernelError, Store, patched, withResult } from "./store";
+import { EMPTY, KernelError, Store, looked, noticed, patched, withResult } from "./store";
 import type { PanelState, ViewName } from "./store";
 import type { Connection, Transport, Unsubscribe } from "./transport";
 
@@ -27,6 +27,9 @@ interface Watch {
 
 const SLOW = 1500;
 const ENDED = "The connection to the kernel ended before it answered.";
+
+/** What the views of a panel draw, and whom they ask. */
+export type Panel = Pick<PanelModel, "store" | "scope" | "ask" | "notify" | "show" | "logs" | "watchLogs">;
 
 /** One panel's side of the conversation with the kernel. */
 export class PanelModel {
@@ -67,15 +70,12 @@ export class PanelModel {
 
   /** Say something in passing; a screen reader hears it. */
   notify(text: string, bad = false): void {
-    const count = (this.store.get().notice?.count ?? 0) + 1;
-    this.store.set({ notice: { text, bad, count } });
+    this.store.set(noticed(this.store.get(), text, bad));
   }
 
   /** Bring a view to the front; of one server, where the view has servers to choose from. */
   show(view: ViewName, server?: string): void {
-    const { looking } = this.store.get();
-    const narrowed = server !== undefined && (view === "tools" || view === "logs") ? { [view]: server } : {};
-    this.store.set({ looking: { ...looking, ...narrowed, view } });
+    this.store.set(looked(this.store.get(), view, server));
   }
 
   logs(server: string): LogBuffer {
@@ -143,6 +143,8 @@ export class PanelModel {
         return this.store.set({ results: withResult(this.store.get().results, message) });
       case "log":
         return this.log(message);
+      case "mark":
+        return this.transport.send({ kind: "read", sent: message.sent });
     }
   }
 

@@ -257,8 +257,17 @@ export interface ViewHello {
   /** Where the page's Jupyter server takes the answers to logins. */
   callback?: string;
 }
+/** The view is closed. It may say hello again. */
+export interface Bye {
+  kind: "bye";
+}
+/** It has read so many bytes of what was sent. */
+export interface Read {
+  kind: "read";
+  sent: number;
+}
 export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verbs[V][0] }[Verb];
-export type ToKernel = ViewHello | Intent;
+export type ToKernel = ViewHello | Intent | Bye | Read;
 
 export interface KernelHello {
   kind: "hello";
@@ -289,4 +298,9 @@ export interface LogBatch {
   lines: LogLine[];
   dropped: number;
 }
-export type FromKernel = KernelHello | Snapshot | Patch | Reply | Result | LogBatch;
+/** So many bytes were sent until here, over what does not push back: to be answered by `read`. */
+export interface Mark {
+  kind: "mark";
+  sent: number;
+}
+export type FromKernel = KernelHello | Snapshot | Patch | Reply | Result | LogBatch | Mark;

@@ -133,6 +133,17 @@ export const serversOf = (state: State): Server[] => Object.values(state.servers
 export const callsOf = (state: State): Call[] => Object.values(state.calls).sort((one, other) => one.id - other.id);
 export const questionsOf = (state: State): Question[] => Object.values(state.questions);
 
+/** Something is said in passing. */
+export function noticed({ notice }: PanelState, text: string, bad: boolean): Partial<PanelState> {
+  return { notice: { text, bad, count: (notice?.count ?? 0) + 1 } };
+}
+
+/** A view is brought to the front; of one server, where the view has servers to choose from. */
+export function looked({ looking }: PanelState, view: ViewName, server?: string): Partial<PanelState> {
+  const narrowed = server !== undefined && (view === "tools" || view === "logs") ? { [view]: server } : {};
+  return { looking: { ...looking, ...narrowed, view } };
+}
+
 /** Whatever was thrown, as something to show. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof KernelError) return error.problem;

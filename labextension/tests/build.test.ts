@@ -29,7 +29,7 @@ test("what is committed is what the sources build", () => {
   const folder = mkdtempSync(join(tmpdir(), "ipymcp-build-"));
   try {
     build("panel", folder);
-    for (const name of ["panel.js", "stub.js"]) {
+    for (const name of ["panel.js", "stub.js", "LICENSES.txt"]) {
       expect(read(folder, name) === read(BUILT, name), `${name} is stale: npm run build`).toBe(true);
     }
   } finally {
@@ -64,6 +64,16 @@ test("JupyterLab's extension, as committed, is what the sources build", { timeou
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+test("the licence of Preact, which is in both, lies beside them", () => {
+  const licence = read(join(HERE, "node_modules/preact"), "LICENSE").trim();
+  expect(licence).toContain("The MIT License");
+  expect(read(BUILT, "LICENSES.txt")).toContain(licence);
+  const { packages } = JSON.parse(read(join(LAB, "static"), "third-party-licenses.json")) as {
+    packages: { name: string; extractedText: string }[];
+  };
+  expect(packages.map((one) => [one.name, one.extractedText.trim()])).toEqual([["preact", licence]]);
 });
 
 test("JupyterLab's extension asks for any JupyterLab 4, and makes no code of text of its own", () => {

@@ -67,6 +67,16 @@ test("a comm that ends closes the panel, one that lives on says hello again", ()
   expect(model.count).toBe(0);
 });
 
+test("a kernel that is shut down or exchanged closes the panel, where the page knows it", () => {
+  const slots = new Set<() => void>();
+  const disposed = { connect: (slot: () => void) => slots.add(slot), disconnect: (slot: () => void) => slots.delete(slot) };
+  const panel = new PanelModel(commTransport({ ...new Model(), widget_manager: { kernel: { disposed } } }), { client: "cell" });
+  for (const slot of slots) slot();
+  expect(panel.store.get().connection.state).toBe("closed");
+  panel.close();
+  expect(slots.size).toBe(0);
+});
+
 test("an intent over a dead comm fails with the reason", async () => {
   const model = new Model();
   const panel = new PanelModel(commTransport(model), { client: "cell" });
@@ -84,6 +94,37 @@ test("a model that names a server draws its card", () => {
   expect(el.querySelector("[role=tablist]")).toBeNull();
   leave();
   expect(el.childElementCount).toBe(0);
+});
+
+test("a model that only asks draws questions alone", async () => {
+  const model = new Model({ server: "", asks: true });
+  const el = document.body.appendChild(document.createElement("div"));
+  const leave = render({ model, el });
+  expect(model.sent).toEqual([{ kind: "hello", version: 1, client: "cell", wants: ["questions"] }]);
+  const state = { servers: {}, calls: {}, questions: {} };
+  const about = { id: "q1", server: "crm", title: "crm asks", message: "Who are you?" };
+  const question = { ...about, type: "fill", schema: { properties: { name: { type: "string" } } } };
+  model.say("msg:custom", { kind: "hello", version: 1, ipymcp: "0.1.0", mode: "run", namespace: "mcp", kernel: "one" });
+  model.say("msg:custom", { kind: "snapshot", seq: 1, state: { ...state, questions: { q1: question } } });
+  await waitFor(() => expect(el.querySelector("[role=alertdialog]")?.textContent).toContain("Who are you?"));
+  expect(el.querySelector("[role=tablist], .mcp-status")).toBeNull();
+  await waitFor(() => expect(document.activeElement).toBe(el.querySelector("[role=alertdialog]")));
+  leave();
+  el.remove();
+});
+
+test("the last view of a model says bye, and one that comes later hello", () => {
+  const model = new Model();
+  const views = [1, 2].map(() => render({ model, el: document.createElement("div") }));
+  const kinds = (): unknown[] => model.sent.map((message) => (message as { kind: string }).kind);
+  views[0]?.();
+  expect(kinds()).toEqual(["hello", "hello"]);
+  views[1]?.();
+  expect(kinds()).toEqual(["hello", "hello", "bye"]);
+  const leave = render({ model, el: document.createElement("div") });
+  expect(kinds().at(-1)).toBe("hello");
+  model.isDead = true;
+  leave();
 });
 
 const code = (digest: string): DataView => {

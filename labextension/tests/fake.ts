@@ -112,7 +112,7 @@ export class FakeKernel {
       this.transport.say({ kind: "snapshot", seq: this.seq, state: this.state });
       return;
     }
-    void this.reply(message);
+    if (message.kind === "intent") void this.reply(message);
   }
 
   private async reply(intent: Intent): Promise<void> {

@@ -223,3 +223,10 @@ describe("logs", () => {
     expect(said()).toEqual([true, false]);
   });
 });
+
+test("a view that is asked how far it has read says so", () => {
+  const transport = new FakeTransport();
+  new PanelModel(transport, { client: "cell" });
+  transport.say({ kind: "mark", sent: 250_001 });
+  expect(transport.sent.at(-1)).toEqual({ kind: "read", sent: 250_001 });
+});

@@ -23,6 +23,7 @@ from tests.kernels import KERNELS, Kernel
 from tests.panels import CommView, PageView, SocketView, relay_file
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+OWN = "application/vnd.ipymcp.panel+json"
 STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
 NAMED = ROOT / "tests" / "servers" / "named.py"
 every_kernel = pytest.mark.kernels(*KERNELS)
@@ -89,13 +90,16 @@ def test_each_panel_carries_a_stub_and_the_code_comes_when_a_page_asks(loaded: K
     assert sent["content"]["data"]["content"] == {"kind": "library"}
 
 
-def test_a_panel_and_a_card_are_tables_to_what_has_no_widgets(loaded: Kernel) -> None:
+def test_a_panel_and_a_card_name_the_kernels_life_and_are_tables_to_what_has_no_widgets(loaded: Kernel) -> None:
     [panel] = done(loaded, "%mcp panel").displays
     card = done(loaded, 'mcp.servers["demo"]').result
     assert card is not None
     [same] = done(loaded, "%mcp panel demo").displays
 
-    assert set(panel) == set(card) == set(same) == {"text/plain", "text/html", WIDGET}
+    assert set(panel) == set(card) == set(same) == {"text/plain", "text/html", WIDGET, OWN}
+    life = shown(loaded).hello()["kernel"]
+    assert panel[OWN] == {"version": 1, "kernel": life}
+    assert card[OWN] == same[OWN] == {"version": 1, "kernel": life, "server": "demo"}
     assert panel["text/plain"].splitlines()[0] == "MCP servers"
     assert card["text/plain"] == same["text/plain"] == "demo · ready · 2026-07-28 · 5 tools"
     for html in (panel["text/html"], card["text/html"]):

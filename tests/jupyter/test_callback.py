@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-import httpx
 import pytest
 
-from tests.jupyter_servers import JupyterServer, RelayView, ServedKernel, started
-from tests.servers.oauth_server import Behaviour, OAuthServer, running
+from tests.jupyter.logins import begin, callback
+from tests.jupyter_servers import JupyterServer, started
+from tests.servers.oauth_server import Behaviour, running
 
 CONFIG = {
     "IdentityProvider": {"cookie_options": {"samesite": "Strict"}},
@@ -28,24 +25,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     """Whose cookies no browser sends when it comes from another site."""
     with started(tmp_path_factory.mktemp("jupyter"), CONFIG) as server:
         yield server
-
-
-def callback(server: JupyterServer) -> str:
-    return f"{server.url}ipymcp/oauth/callback"
-
-
-def begin(server: JupyterServer, kernel: ServedKernel, view: RelayView, site: OAuthServer) -> dict[str, str]:
-    """Load a server that wants a login, agree in the panel, log in; what the browser is sent back with."""
-    file = Path(server.folder, "servers.json")
-    file.write_text(json.dumps({"mcpServers": {"docs": {"url": site.url}}}))
-    view.hello(callback=callback(server))
-    kernel.start(f"%mcp load {file}")
-    view.until(lambda state: any(one["type"] == "visit" for one in state["questions"].values()))
-    [question] = view.state["questions"].values()
-    view.ask("answer", question=question["id"], action="accept")
-    back = urlsplit(httpx.get(question["url"]).headers["location"])
-    assert back._replace(query="").geturl() == callback(server)
-    return dict(parse_qsl(back.query))
 
 
 def post(server: JupyterServer, brought: dict[str, Any], *, xsrf: bool = True) -> int:

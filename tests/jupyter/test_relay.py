@@ -260,6 +260,17 @@ def test_a_kernel_of_another_version_can_be_looked_at(server: JupyterServer) -> 
         assert said["hint"] == "upgrade the Jupyter server's: pip install -U ipymcp"
 
 
+def test_a_kernel_of_another_machine_is_left_to_the_comm(server: JupyterServer) -> None:
+    kernel = server.start_kernel()
+    kernel.load()
+    announced = json.loads(kernel.announcement.read_text())
+    kernel.announcement.write_text(json.dumps({**announced, "machine": "another pid:[1]", "pid": 1}))
+    with server.view(kernel) as view:
+        assert (view.until_closed() or {})["message"] == "the kernel runs on another machine"
+        assert view.closed is not None and view.closed[0] == 4421
+    assert kernel.announcement.exists()
+
+
 def test_a_deep_runtime_folder_is_no_obstacle(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-folder-with-a-long-name"] * 8)
     deep.mkdir(parents=True)

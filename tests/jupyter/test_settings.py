@@ -13,20 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.jupyter.addresses import CHANGES, READS, SECRET
 from tests.jupyter_servers import JupyterServer, ServedKernel, started
 
-SECRET = "hunter2-hunter2"
-CHANGES = [
-    ("PUT", "ipymcp/secrets/name", {"value": SECRET}),
-    ("DELETE", "ipymcp/secrets/name", None),
-    ("PUT", "ipymcp/config/servers/fs", {"definition": {"command": "x"}}),
-    ("PATCH", "ipymcp/config/servers/fs", {"change": {"args": []}}),
-    ("DELETE", "ipymcp/config/servers/fs", None),
-    ("POST", "ipymcp/config/check", {"name": "fs", "definition": {"command": "x"}}),
-    ("DELETE", f"ipymcp/trust/{'0' * 64}", None),
-    ("POST", "ipymcp/oauth/redirected", {"state": "s", "code": "c"}),
-]
-READS = ["ipymcp/sessions", "ipymcp/config", "ipymcp/secrets", "ipymcp/trust"]
 DENYING = """
 from jupyter_server.auth.authorizer import Authorizer
 

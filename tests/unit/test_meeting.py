@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ipymcp.state.meeting import Announced, announced, is_alive, is_guarded, sweep
+from ipymcp.state.meeting import Announced, announced, here, is_alive, is_guarded, sweep
 
 
 @pytest.fixture
@@ -34,7 +34,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def write(folder: Path, **changes: Any) -> Path:
     """A file of this process."""
-    document = {"pid": os.getpid(), "started": time.time(), "version": 1, "ipymcp": "0", "socket": "socket"}
+    kernel = {"pid": os.getpid(), "started": time.time(), "socket": "socket", "machine": here()}
+    document = {**kernel, "version": 1, "ipymcp": "0"}
     file = folder.parent / "ipymcp-kernel-1.json"
     file.write_text(json.dumps({**document, **changes}))
     file.chmod(0o600)
@@ -75,6 +76,14 @@ def test_what_a_process_that_is_gone_left_is_swept(folder: Path) -> None:
     assert not file.exists() and not folder.exists()
 
 
+def test_what_another_machine_left_in_a_shared_folder_is_its_own_affair(folder: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    file = write(folder, pid=gone.pid, socket=str(folder / "socket"), machine="another pid:[1]")
+    sweep(file.parent)
+    assert file.exists() and folder.exists()
+
+
 def test_a_folder_that_is_not_ours_to_remove_stays(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
@@ -90,9 +99,9 @@ def test_a_folder_that_is_not_ours_to_remove_stays(tmp_path: Path) -> None:
 
 
 def test_a_process_that_came_later_under_that_number_is_another(folder: Path) -> None:
-    long_ago = Announced(os.getpid(), 1.0, 1, "0", str(folder / "nowhere"))
+    long_ago = Announced(os.getpid(), 1.0, 1, "0", str(folder / "nowhere"), here())
     assert not is_alive(long_ago)
 
 
 def test_a_clock_that_was_set_ends_no_kernel_that_listens(folder: Path) -> None:
-    assert is_alive(Announced(os.getpid(), 1.0, 1, "0", "socket"))
+    assert is_alive(Announced(os.getpid(), 1.0, 1, "0", "socket", here()))

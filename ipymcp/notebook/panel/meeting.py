@@ -5,17 +5,19 @@ What that file says, and who may believe it, stands in `state/meeting.py`: the s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ipymcp.state.meeting import PREFIX, VERSION, file_of, sweep
+from ipymcp.state.meeting import PREFIX, VERSION, file_of, here, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -23,29 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Meeting", "arrange"]
 
-_LONGEST_PATH: Final = 103
-"""Bytes of a unix socket's path, on every system."""
-
 
 class Meeting(Struct, frozen=True):
     """What was made.
 
     Attributes:
         folder: Private; the socket lies in it.
-        socket: The socket's path, where nothing is yet.
+        socket: Bound, and not yet listened at.
         file: Names it.
         pid: Of the process that serves it; one that was forked from it takes nothing away.
     """
 
     folder: Path
-    socket: Path
+    socket: socket.socket
     file: Path
     pid: int
 
     def announce(self) -> None:
         """Write the file: the socket is served."""
-        document = {"pid": self.pid, "started": time.time(), "version": VERSION, "ipymcp": __version__}
-        text = json.dumps({**document, "socket": str(self.socket)})
+        kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": here()}
+        text = json.dumps({**kernel, "version": VERSION, "ipymcp": __version__})
         temporary = self.file.with_name(f"{self.file.name}.{self.pid}")
         with open(temporary, "w", opener=_private, encoding="utf-8") as file:
             file.write(text)
@@ -70,11 +69,23 @@ def arrange(connection_file: str) -> Meeting:
     runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
     sweep(runtime)
     for place in _places():
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # 0700
-        if len(os.fsencode(folder / "socket")) <= _LONGEST_PATH:
-            return Meeting(folder, folder / "socket", file_of(runtime, connection_file), os.getpid())
-        folder.rmdir()
-    raise OSError("no folder's path is short enough for a socket")
+        with contextlib.suppress(OSError):  # its path is too long, it takes no sockets, or nothing at all
+            return _made(place, file_of(runtime, connection_file))
+    raise OSError("no folder was found that takes a socket")
+
+
+def _made(place: str, file: Path) -> Meeting:
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # 0700
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        path = str(folder / "socket")
+        listener.bind(path)
+        os.chmod(path, 0o600)
+    except BaseException:
+        listener.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Meeting(folder, listener, file, os.getpid())
 
 
 def _places() -> Iterator[str]:

@@ -10,7 +10,19 @@ from ipymcp.errors import McpError, PolicyError
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.state.meeting import VERSION
 
-__all__ = ["VERSION", "Malformed", "Message", "Mode", "check_mode", "finite", "ready", "sound", "text", "texts"]
+__all__ = [
+    "VERSION",
+    "Malformed",
+    "Message",
+    "Mode",
+    "check_mode",
+    "finite",
+    "is_hello",
+    "ready",
+    "sound",
+    "text",
+    "texts",
+]
 
 Message: TypeAlias = dict[str, Any]
 Mode: TypeAlias = Literal["full", "run", "view"]
@@ -36,6 +48,11 @@ def check_mode(verb: str, mode: Mode) -> None:
     if mode == "full" or verb in _VIEW or (mode == "run" and verb in _RUN):
         return
     raise PolicyError(f"this panel may not {verb}: its mode is {mode}", hint='%config IPyMCP.panel = "full" allows it')
+
+
+def is_hello(message: object) -> bool:
+    """Whether a view begins a conversation."""
+    return is_object(message) and message.get("kind") == "hello"
 
 
 def text(message: Message, key: str) -> str:

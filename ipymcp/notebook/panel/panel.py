@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ipymcp.notebook.panel.intents import VERBS
 from ipymcp.notebook.panel.logs import LogNumbers
+from ipymcp.notebook.panel.messages import is_hello
 from ipymcp.notebook.panel.questions import PanelQuestions
 from ipymcp.notebook.panel.shown import Shown
 from ipymcp.notebook.panel.view import View
@@ -131,9 +132,9 @@ class Panel:
 
     def _heard(self, view: View, message: object) -> None:
         task = self.views.get(view)
-        if task is None:
-            return
-        if task.done():  # the loop was stopped, and is another now
+        if task is None and not is_hello(message):
+            return  # it was let go
+        if task is None or task.done():  # it is back, or the loop was stopped and is another now
             self.views[view] = self.spawn(self._run(view))
             self.greeted()
         view.heard(message)

@@ -67,8 +67,7 @@ class Relay:
             self._meeting = meeting = await asyncio.to_thread(_arranged)
             if meeting is None:
                 return
-            server = await asyncio.start_unix_server(self._greet, meeting.socket, limit=_LONGEST_LINE)
-            meeting.socket.chmod(0o600)
+            server = await asyncio.start_unix_server(self._greet, sock=meeting.socket, limit=_LONGEST_LINE)
             await asyncio.to_thread(meeting.announce)
         except OSError as error:
             self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")

@@ -91,6 +91,8 @@ class View:
             self._greet(message)
         elif kind == "intent":
             self._begin(message)
+        elif kind == "bye":
+            self._panel.detach(self)
         return None  # other kinds are of versions to come
 
     def refuse(self, why: str) -> None:
@@ -186,6 +188,8 @@ class View:
         for task in self._intents:
             task.cancel()
         self._waiting.clear()
+        self._bytes = 0
+        self.is_greeted = False
         self.logs.clear()
 
 

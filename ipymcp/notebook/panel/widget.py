@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anywidget
 from traitlets import Any as AnyTrait
-from traitlets import Unicode
+from traitlets import Bool, Unicode
 
 from ipymcp.notebook.panel.comm import CommCarrier
 from ipymcp.protocol.jsontypes import is_object
@@ -32,15 +32,17 @@ class PanelWidget(anywidget.AnyWidget):
     Args:
         panel: The notebook's.
         server: The server; empty for all.
+        asks: Whether it shows questions, and nothing else.
     """
 
     _esm = _STATIC.joinpath("stub.js").read_text("utf-8")
     library = Unicode(help="Names the panel's code.").tag(sync=True)
     server = Unicode(help="The server whose card it is; empty for a panel of all.").tag(sync=True)
+    asks = Bool(help="Whether it shows questions, and nothing else.").tag(sync=True)
     layout = AnyTrait(None, help="None: ipywidgets' own would be a second model, as large as this one.").tag(sync=True)
 
-    def __init__(self, panel: Panel, server: str = "") -> None:
-        super().__init__(library=_library()[0], server=server)
+    def __init__(self, panel: Panel, server: str = "", *, asks: bool = False) -> None:
+        super().__init__(library=_library()[0], server=server, asks=asks)
         widget: Any = self  # ipywidgets has no types
         self._tell = widget.send
         self._carrier = CommCarrier(panel, lambda: widget.comm, widget.send)
@@ -53,6 +55,11 @@ class PanelWidget(anywidget.AnyWidget):
             self._tell({"kind": "library"}, [_library()[1]])
         else:
             self._carrier.heard(content)
+
+    def end(self) -> None:
+        """It is of no more use: nothing is kept of it."""
+        self._carrier.gone()
+        super().close()
 
     def _gone(self, _: object) -> None:
         self._carrier.gone()

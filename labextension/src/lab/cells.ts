@@ -21,3 +21,9 @@ export async function insertCode({ content }: NotebookPanel, text: string): Prom
   content.activate();
   return "inserted";
 }
+
+/** Put lines into a new cell below the active one. */
+export async function insertBelow(notebook: NotebookPanel, text: string): Promise<"inserted"> {
+  NotebookActions.insertBelow(notebook.content);
+  return insertCode(notebook, text);
+}

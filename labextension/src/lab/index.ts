@@ -11,6 +11,7 @@ import { IStatusBar } from "@jupyterlab/statusbar";
 import { line } from "../text";
 import { addCommands } from "./commands";
 import type { Relays } from "./notebook";
+import { drawOutputs } from "./output";
 import { SIDEBAR, Sidebar } from "./sidebar";
 import { StatusItem } from "./status";
 import { NotebookViews } from "./views";
@@ -47,6 +48,8 @@ async function activate(
 ): Promise<void> {
   if (!tracker) return;
   const views = new NotebookViews(tracker, relays(app.serviceManager.serverSettings));
+  tracker.widgetAdded.connect((_, notebook) => drawOutputs(notebook, () => views.of(notebook)));
+  tracker.forEach((notebook) => drawOutputs(notebook, () => views.of(notebook)));
   const sidebar = new Sidebar();
   const open = (): void => app.shell.activateById(SIDEBAR);
 
@@ -64,8 +67,7 @@ async function activate(
   const settings = await settled(registry);
   if (statusBar) addStatus(statusBar, views, open, settings);
   views.asked.connect((_, { view, question }) => {
-    if (!settings().openOnQuestions) return;
-    if (view === views.current) return open();
+    if (view === views.current && settings().openOnQuestions) return open();
     Notification.info(`${line(view.name)}: ${line(question.title)}`, {
       autoClose: false,
       actions: [

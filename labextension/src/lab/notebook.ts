@@ -8,7 +8,7 @@ import { draw } from "../panel";
 import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
 import { pageServices } from "../services";
-import { insertCode } from "./cells";
+import { insertBelow, insertCode } from "./cells";
 import { commTo } from "./comm";
 import { loaded } from "./loading";
 import { relayTo } from "./relay";
@@ -181,6 +181,12 @@ export class NotebookView {
   private readonly services: Services = {
     ...pageServices,
     insertCode: (text) => insertCode(this.notebook, text),
+  };
+
+  /** For panels in its cells: the active one holds what made the panel, and code goes below it. */
+  readonly cellServices: Services = {
+    ...pageServices,
+    insertCode: (text) => insertBelow(this.notebook, text),
   };
 }
 

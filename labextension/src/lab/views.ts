@@ -1,4 +1,4 @@
-/** Which notebook is looked at: one view for each that was the active one, and is open still. */
+/** Which notebook is looked at: one view for each that was the active one, or has a panel in a cell, and is open still. */
 
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { Signal } from "@lumino/signaling";
@@ -25,8 +25,13 @@ export class NotebookViews {
     this.look(tracker.currentWidget);
   }
 
+  /** That of an open notebook. */
+  of(notebook: NotebookPanel): NotebookView {
+    return this.views.get(notebook) ?? this.begin(notebook);
+  }
+
   private look(notebook: NotebookPanel | null): void {
-    const view = notebook && !notebook.isDisposed ? (this.views.get(notebook) ?? this.begin(notebook)) : null;
+    const view = notebook && !notebook.isDisposed ? this.of(notebook) : null;
     if (view === this.current) return;
     this.current = view;
     this.currentChanged.emit(view);

@@ -1,13 +1,13 @@
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { PanelModel } from "../panelmodel";
+import type { Panel } from "../panelmodel";
 import type { Problem, Verb, Verbs } from "../protocol";
 import type { Services } from "../services";
 import { may, problemOf } from "../store";
 import type { PanelState } from "../store";
 
 export interface PanelScope {
-  model: PanelModel;
+  model: Panel;
   services: Services;
 }
 

@@ -22,6 +22,9 @@ import { line, visible, webAddress } from "../text";
 import { problemText, useMay, usePanel, useSelect } from "./context";
 import { Button } from "./parts";
 
+/** Round questions that a cell waits for. */
+export const ASKING = "mcp-asking";
+
 /** The oldest question there is, before everything else in the panel. */
 export function Questions({ prefix }: { prefix: string }): JSX.Element {
   const all = useSelect((state) => state.questions);
@@ -36,12 +39,14 @@ export function Questions({ prefix }: { prefix: string }): JSX.Element {
   );
 }
 
-/** A user who writes is not interrupted; one whose focus rests in the panel is led to the question. */
+/** A user who writes is not interrupted; one whose focus rests in the panel, or whose cell waits, is led to the question. */
 function lead(dialog: HTMLElement): void {
   const panel = dialog.closest(".ipymcp");
   const focused = document.activeElement;
   const writes = focused?.matches("input, select, textarea, [contenteditable]") ?? false;
-  if (panel && focused && panel.contains(focused) && !writes) dialog.focus();
+  const waits = dialog.closest(`.${ASKING}`) !== null;
+  if (waits) dialog.scrollIntoView({ block: "nearest" });
+  if (!writes && (waits || panel?.contains(focused))) dialog.focus();
 }
 
 function Dialog({ question, more, prefix }: { question: Question; more: number; prefix: string }): JSX.Element {

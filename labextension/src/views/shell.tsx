@@ -9,7 +9,7 @@ import { usePanel, useSelect } from "./context";
 import { LogsView } from "./logs";
 import { PromptsView, ResourcesView } from "./offers";
 import { Button, Tabs } from "./parts";
-import { Questions } from "./questions";
+import { ASKING, Questions } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { ToolsView } from "./tools";
 
@@ -85,6 +85,19 @@ export function Card({ name }: { name: string }): JSX.Element {
       )}
       <Notice />
       <StatusLine />
+    </div>
+  );
+}
+
+/** What is asked, and nothing else, below the cell that waits for it. */
+export function Asking(): JSX.Element {
+  const prefix = useId();
+  return (
+    <div class={`mcp-panel mcp-single ${ASKING}`}>
+      <Hindrance />
+      <Boundary>
+        <Questions prefix={prefix} />
+      </Boundary>
     </div>
   );
 }

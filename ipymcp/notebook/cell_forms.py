@@ -1,0 +1,87 @@
+"""Questions asked by a form in the output of the cell that waits, where no panel is open.
+
+Whether a page draws widgets shows only by what comes of one: it is displayed, and taken away again if nothing does.
+Then the question is asked at a prompt, and so is every one after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.runtime.interaction import Errand
+
+if TYPE_CHECKING:
+    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.panel.form import CellForm
+    from ipymcp.runtime.places import Place
+
+__all__ = ["CellForms"]
+
+_SIGN: Final = 2.0
+"""Seconds within which a page that draws widgets says something."""
+_CODE: Final = 15.0
+"""Seconds within which it has the panel's code, and says hello."""
+_SERVES_COMMS: Final = 7
+"""The ipykernel from which on comms may be served while a cell awaits: in subshells, from 7.4 on also without."""
+
+
+class CellForms:
+    """Draws them.
+
+    Args:
+        extension: Whose cells.
+    """
+
+    def __init__(self, extension: Extension) -> None:
+        self._extension = extension
+        self._was_seen = True
+        """Whether the last one was; the first may be."""
+
+    async def draw(self, place: Place) -> CellForm | None:
+        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through."""
+        if place.is_blocked or not self._may_be_seen():
+            return None
+        displaying = Errand(self._display, None)
+        place.post(displaying.run, displaying.give_up)
+        form = await displaying.outcome
+        if form is None:
+            return None
+        self._was_seen = False
+        try:
+            self._was_seen = await self._is_seen(form, place)
+        finally:
+            if not self._was_seen:
+                form.remove()
+        return form if self._was_seen else None
+
+    def _may_be_seen(self) -> bool:
+        ipykernel: Any = sys.modules.get("ipykernel")
+        return (
+            self._was_seen
+            and hasattr(self._extension.ip, "kernel")
+            and self._extension.settings.panel != "view"
+            and ipykernel is not None
+            and ipykernel.version_info[0] >= _SERVES_COMMS
+            and importlib.util.find_spec("anywidget") is not None
+        )
+
+    def _display(self) -> CellForm:
+        """Where the user waits: what it imports takes time, and it belongs to that cell."""
+        from ipymcp.notebook.panel.form import CellForm
+
+        return CellForm(self._extension.panel, self._extension.ip.display_pub)
+
+    async def _is_seen(self, form: CellForm, place: Place) -> bool:
+        seen = Errand(lambda: True, False)
+        place.post(_nothing, seen.give_up)
+        loop = asyncio.get_running_loop()
+        loop.call_later(_SIGN, lambda: form.has_spoken or seen.give_up())
+        loop.call_later(_CODE, seen.give_up)
+        form.on_hello(seen.run)
+        return await seen.outcome
+
+
+def _nothing() -> None: ...

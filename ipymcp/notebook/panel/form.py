@@ -1,0 +1,115 @@
+"""A form in the output of a cell, for one question. What is left of it is a line of what was asked and answered."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ipymcp.notebook.panel import told
+from ipymcp.notebook.panel.widget import PanelWidget
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.interaction import CANCELLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.notebook.panel.panel import Panel
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.runtime.interaction import Answer, FormQuestion, LoginQuestion, UrlQuestion
+    from ipymcp.runtime.places import Place
+
+__all__ = ["CellForm"]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+_WITHOUT: Final = "ipymcp asks you something. Where no form is drawn here, you are asked at a prompt in a moment."
+
+
+class CellForm:
+    """Displayed where it is made; an `Elsewhere`.
+
+    Args:
+        panel: Whose questions it shows.
+        publisher: The shell's, of displays.
+    """
+
+    def __init__(self, panel: Panel, publisher: Any) -> None:
+        self._questions = panel.questions
+        self._publisher = publisher
+        self._display = uuid.uuid4().hex
+        self._widget: Any = PanelWidget(panel, asks=True)
+        self._line = ""
+        self._on_hello: Callable[[], None] | None = None
+        self.has_spoken = False
+        """Whether a page has drawn it."""
+        self._is_greeted = False
+        self._widget.on_msg(self._heard)
+        bundle, metadata = self._widget._repr_mimebundle_()
+        self._publish({**bundle, "text/plain": _WITHOUT}, metadata)
+
+    def _heard(self, _: object, content: object, __: object) -> None:
+        self.has_spoken = True
+        if is_object(content) and content.get("kind") == "hello":
+            self._is_greeted = True
+            if self._on_hello is not None:
+                self._on_hello()
+
+    def on_hello(self, act: Callable[[], None]) -> None:
+        """Have something done when a page has drawn all of it."""
+        self._on_hello = act
+        if self._is_greeted:
+            act()
+
+    def remove(self) -> None:
+        """Nothing is left of it."""
+        self._end({})
+
+    # -- as who asks --------------------------------------------------------------------------------------------------
+
+    def can_ask(self) -> bool:
+        """Whether its page is still there."""
+        return self._questions.can_ask()
+
+    def reaches(self, place: Place | None, subject: object) -> bool:
+        """Whether its answers come through."""
+        return self._questions.reaches(place, subject)
+
+    def withdraw(self) -> None:
+        """It was answered, or nobody wants to know any more."""
+        self._questions.withdraw()
+        self._end({"text/plain": self._line})
+
+    def fill(self, question: FormQuestion) -> Answer:
+        """Have a form filled."""
+        return self._tell(told.fill, question, self._questions.fill, CANCELLED)
+
+    def visit(self, question: UrlQuestion) -> Answer:
+        """Have an address visited."""
+        return self._tell(told.visit, question, self._questions.visit, CANCELLED)
+
+    def login(self, question: LoginQuestion) -> str | None:
+        """Have the user log in."""
+        return self._tell(told.login, question, self._questions.login, None)
+
+    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
+        """Have the user say which servers may run."""
+        return self._tell(told.trust, question, self._questions.trust, None)
+
+    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        """Have the user say whether calls may be made."""
+        return self._tell(told.approve, question, self._questions.approve, None)
+
+    def _tell(self, line: Callable[[Q, A], str], question: Q, ask: Callable[[Q], A], otherwise: A) -> A:
+        self._line = line(question, otherwise)
+        answer = ask(question)
+        self._line = line(question, answer)
+        return answer
+
+    # -- in the cell --------------------------------------------------------------------------------------------------
+
+    def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
+        self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
+
+    def _end(self, left: dict[str, Any]) -> None:
+        self._publish(left, {}, update=True)
+        self._widget.end()

@@ -1,0 +1,92 @@
+/** A panel in a notebook's output: live while the kernel that showed it lives, ever after the table that was saved. */
+
+import type { NotebookPanel } from "@jupyterlab/notebook";
+import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
+import { Panel, Widget } from "@lumino/widgets";
+import { Beside } from "../beside";
+import { draw } from "../panel";
+import type { PanelModel } from "../panelmodel";
+import { visible } from "../text";
+import type { NotebookView } from "./notebook";
+import type { Saved } from "./saved";
+import { TYPE, howToRevive, isOf, savedIn } from "./saved";
+
+/** Before the widget's, which is -10: this one answers while a cell blocks the kernel. */
+const RANK = -20;
+/** JupyterLab's own look of what cells show. */
+const OUTPUT = "jp-OutputArea-output";
+const HTML = "text/html";
+const NOTE = "color: var(--jp-ui-font-color2); font: 12px var(--jp-ui-font-family); padding: 4px 0;";
+
+/** Have panels in a notebook's outputs drawn by us. Safe: of what is saved only a sanitised table is shown. */
+export function drawOutputs({ content: { rendermime } }: NotebookPanel, view: () => NotebookView): void {
+  const createRenderer = (): PanelOutput => new PanelOutput(view(), () => rendermime.createRenderer(HTML));
+  rendermime.addFactory({ safe: true, mimeTypes: [TYPE], createRenderer }, RANK);
+}
+
+class PanelOutput extends Panel implements IRenderMime.IRenderer {
+  private saved: Saved | null = null;
+  private table: Widget | null = null;
+  private readonly note = new Widget({ node: document.createElement("div") });
+  private live: { model: PanelModel; widget: Widget; leave(): void } | null = null;
+
+  constructor(
+    private readonly view: NotebookView,
+    private readonly tables: () => IRenderMime.IRenderer,
+  ) {
+    super();
+    this.note.node.style.cssText = NOTE;
+    this.addWidget(this.note);
+    view.changed.connect(this.look, this);
+  }
+
+  async renderModel({ data, metadata }: IRenderMime.IMimeModel): Promise<void> {
+    this.saved = savedIn(data[TYPE]);
+    this.table?.dispose();
+    const table = (this.table = this.tables());
+    table.addClass(OUTPUT);
+    this.addWidget(table);
+    this.look();
+    await table.renderModel({ trusted: false, data: { [HTML]: data[HTML] ?? "" }, metadata, setData: () => undefined });
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) return;
+    this.view.changed.disconnect(this.look, this);
+    this.undraw();
+    super.dispose();
+  }
+
+  /** Draw what there is to draw now. */
+  private look(): void {
+    const { saved, view } = this;
+    const { model } = view;
+    if (saved && model && isOf(saved, model.store.get())) {
+      if (this.live?.model !== model) this.enliven(model, saved);
+    } else {
+      this.undraw();
+      this.note.node.textContent = visible(howToRevive(view.standing));
+    }
+    this.note.setHidden(this.live !== null || this.note.node.textContent === "");
+    this.table?.setHidden(this.live !== null);
+  }
+
+  private enliven(model: PanelModel, { server }: Saved): void {
+    this.undraw();
+    const widget = new Widget();
+    const beside = new Beside(model, { client: "cell", ...(server !== undefined && { server }) });
+    const undraw = draw(widget.node, beside, this.view.cellServices);
+    const leave = (): void => {
+      undraw();
+      beside.close();
+    };
+    this.live = { model, widget, leave };
+    this.addWidget(widget);
+  }
+
+  private undraw(): void {
+    this.live?.leave();
+    this.live?.widget.dispose();
+    this.live = null;
+  }
+}

@@ -1,0 +1,164 @@
+import { Signal } from "@lumino/signaling";
+import { Widget } from "@lumino/widgets";
+import { afterEach, expect, test } from "vitest";
+import { drawOutputs } from "../../src/lab/output";
+import type { Standing } from "../../src/lab/standing";
+import { CONNECTING, NO_KERNEL } from "../../src/lab/standing";
+import { TYPE } from "../../src/lab/saved";
+import { PanelModel } from "../../src/panelmodel";
+import { pageServices } from "../../src/services";
+import { FakeKernel, server, stateOf } from "../fake";
+
+const HTML = "text/html";
+
+/** What JupyterLab's own renderer would be given. */
+class Table extends Widget {
+  async renderModel(model: { trusted: boolean; data: { [type: string]: unknown } }): Promise<void> {
+    expect(model.trusted).toBe(false);
+    this.node.textContent = `table of ${String(model.data[HTML])}`;
+  }
+}
+
+interface Factory {
+  safe: boolean;
+  mimeTypes: string[];
+  createRenderer(options: object): Widget & { renderModel(model: object): Promise<void> };
+}
+
+/** A notebook whose kernel a test makes. */
+class Notebook {
+  readonly changed = new Signal<this, void>(this);
+  readonly cellServices = pageServices;
+  model: PanelModel | null = null;
+  standing: Standing = CONNECTING;
+  added: { factory: Factory; rank: number } | null = null;
+  drawn: Widget | null = null;
+
+  constructor() {
+    const rendermime = {
+      addFactory: (factory: Factory, rank: number) => (this.added = { factory, rank }),
+      createRenderer: () => new Table(),
+    };
+    drawOutputs({ content: { rendermime } } as never, () => this as never);
+  }
+
+  async output(data: unknown, html = "servers"): Promise<HTMLElement> {
+    const widget = this.added?.factory.createRenderer({});
+    if (!widget) throw new Error("nothing was added");
+    this.drawn = widget;
+    Widget.attach(widget, document.body);
+    await widget.renderModel({ trusted: false, data: { [TYPE]: data, [HTML]: html }, metadata: {} });
+    return widget.node;
+  }
+
+  async reach(kernel: FakeKernel): Promise<void> {
+    this.model = new PanelModel(kernel.transport, { client: "sidebar" });
+    this.model.store.subscribe(() => this.changed.emit());
+    this.stand({ is: "panel" });
+    await Promise.resolve();
+  }
+
+  stand(standing: Standing): void {
+    this.standing = standing;
+    if (standing.is !== "panel") this.model = null;
+    this.changed.emit();
+  }
+}
+
+let notebook = new Notebook();
+afterEach(() => {
+  notebook.drawn?.dispose();
+  notebook = new Notebook();
+});
+
+/** What is to be seen. */
+function seen(node: HTMLElement): string {
+  const shown = [...node.children].filter((each) => !each.classList.contains("lm-mod-hidden"));
+  return shown.map((each) => each.textContent).join(" | ");
+}
+
+const KERNEL = { version: 1, kernel: "one" };
+
+test("it comes before the widget, and in notebooks that are not trusted", () => {
+  expect(notebook.added?.factory).toMatchObject({ safe: true, mimeTypes: [TYPE] });
+  expect(notebook.added?.rank).toBeLessThan(-10);
+});
+
+test("a table until the kernel that showed it is found, live from then on, a table again after a restart", async () => {
+  const node = await notebook.output(KERNEL);
+  expect(seen(node)).toBe("table of servers");
+  await notebook.reach(new FakeKernel(stateOf([server("fs"), server("git")])));
+  expect(seen(node)).toContain("2 of 2 ready");
+  expect(seen(node)).not.toContain("table of servers");
+
+  notebook.stand(CONNECTING);
+  expect(seen(node)).toBe("table of servers");
+  await notebook.reach(new FakeKernel(stateOf([]), {}, { kernel: "two" }));
+  expect(seen(node)).toBe(
+    "This is how it was when the cell ran. The kernel is another one now: run the cell again for a live panel. | " +
+      "table of servers",
+  );
+});
+
+test("a card shows its own server, and asks over the notebook's one conversation", async () => {
+  const kernel = new FakeKernel(stateOf([server("fs"), server("git")]));
+  const node = await notebook.output({ ...KERNEL, server: "git" });
+  await notebook.reach(kernel);
+  expect(node.querySelector("[role=tablist]")).toBeNull();
+  expect(seen(node)).toContain("git");
+  expect(seen(node)).not.toContain("uvx mcp-server-fs");
+  [...node.querySelectorAll("button")].find(({ textContent }) => textContent === "Stop")?.click();
+  expect(kernel.asked("stop")).toMatchObject([{ server: "git" }]);
+  expect(kernel.transport.sent.filter(({ kind }) => kind === "hello").length).toBe(1);
+});
+
+test("another panel looks at something else, and hears nothing that was said to the first", async () => {
+  const kernel = new FakeKernel(stateOf([server("fs")]));
+  const node = await notebook.output(KERNEL);
+  await notebook.reach(kernel);
+  notebook.model?.show("logs", "fs");
+  notebook.model?.notify("Copied.");
+  expect(node.querySelector("[aria-selected=true]")?.textContent).toBe("Servers");
+  expect(seen(node)).not.toContain("Copied.");
+});
+
+test.each([
+  [NO_KERNEL, "For a live panel start a kernel, run %load_ext ipymcp, then this cell again."],
+  [
+    { is: "absent", command: "%load_ext ipymcp", loading: false, problem: null } as const,
+    "For a live panel run %load_ext ipymcp, then this cell again.",
+  ],
+  [
+    { is: "hindered", ended: { why: "ended", message: "the kernel has ended", hint: "restart it" } } as const,
+    "For a live panel run %load_ext ipymcp, then this cell again.",
+  ],
+  [
+    { is: "hindered", ended: { why: "denied", message: "You may not.", hint: "Ask \u202eyour admin" } } as const,
+    "You may not: Ask \u27e8U+202E\u27e9your admin",
+  ],
+])("it says in one line how to get it back: %o", async (standing, text) => {
+  const node = await notebook.output(KERNEL);
+  notebook.stand(standing);
+  expect(seen(node)).toBe(`This is how it was when the cell ran. ${text} | table of servers`);
+});
+
+test.each([null, [], "x", {}, { kernel: 3 }, { kernel: "" }, { kernel: ["one"] }])(
+  "what is no panel's data is a table: %j",
+  async (data) => {
+    const node = await notebook.output(data);
+    await notebook.reach(new FakeKernel(stateOf([server("fs")])));
+    expect(seen(node)).toContain("table of servers");
+  },
+);
+
+test("what is taken out listens no more", async () => {
+  const kernel = new FakeKernel(stateOf([server("fs")]));
+  const node = await notebook.output(KERNEL);
+  await notebook.reach(kernel);
+  notebook.drawn?.dispose();
+  notebook.drawn = null;
+  expect(seen(node)).not.toContain("ready");
+  kernel.patch({ servers: { fs: server("fs", { calls: 4 }) } });
+  notebook.stand({ is: "panel" });
+  expect(seen(node)).not.toContain("ready");
+});

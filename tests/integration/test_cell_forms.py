@@ -1,0 +1,185 @@
+"""Questions asked by a form in the output of the cell that awaits, where no panel is open. Real kernels, raw messages."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.environments import ROOT, server_command
+from tests.integration.notebooks import done, text
+from tests.kernels import Cell, Kernel
+from tests.panels import CommView, Message
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+NAMED = ROOT / "tests" / "servers" / "named.py"
+ASK = "r = await mcp.asks.ask_form.aio()"
+VIEWS = "len(get_ipython()._ipymcp_extension.panel.views)"
+
+
+@pytest.fixture
+def asking(kernel: Kernel) -> Kernel:
+    """A kernel with a server that asks."""
+    command = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk2_asks.py")]
+    done(kernel, "%load_ext ipymcp")
+    done(kernel, f"%mcp load asks -- {shlex.join(command)};")
+    done(kernel, "%mcp load demo;")
+    return kernel
+
+
+def form_of(kernel: Kernel, cell: Cell) -> CommView:
+    """The form that a cell shows."""
+    cell.wait_for(lambda outcome: any(WIDGET in one for one in outcome.displays))
+    return CommView(kernel, cell.outcome.displays)
+
+
+def asked(kernel: Kernel, cell: Cell) -> tuple[CommView, Message]:
+    """The form that a cell shows, drawn by a page, and what it asks."""
+    view = form_of(kernel, cell)
+    view.send({"kind": "library"})
+    view.hello(wants=["questions"])
+    view.until(lambda state: bool(state["questions"]))
+    return view, next(iter(view.state["questions"].values()))
+
+
+def line(cell: Cell) -> str:
+    """What is left of the form in a cell that has ended."""
+    assert not cell.outcome.prompts
+    [shown] = cell.outcome.displays
+    assert set(shown) == {"text/plain"}
+    return shown["text/plain"]
+
+
+def test_an_awaiting_cell_asks_below_itself_and_keeps_a_line(asking: Kernel) -> None:
+    cell = asking.start(ASK, answers=())
+    view, question = asked(asking, cell)
+    assert (question["type"], question["title"], question["message"]) == ("fill", "asks.ask_form asks", "Who are you?")
+    assert not view.state["servers"]
+    assert view.ask("answer", question=question["id"], action="accept", content={"age": -1})["errors"]
+    view.ask("answer", question=question["id"], action="accept", content={"name": "Ada", "age": 36})
+    assert cell.wait().error is None
+    assert line(cell) == 'asks.ask_form asked: Who are you? · name = "Ada", age = 36'
+    assert text(asking, "r.text") == "'Ada is 36'"
+    assert text(asking, VIEWS) == "0"
+    ours = [one for one in asking.comms if one["msg_type"] == "comm_close"]
+    assert view.comm in [one["content"]["comm_id"] for one in ours]
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "answer", "left"),
+    [
+        (ASK, "fill", {"action": "decline"}, "asks.ask_form asked: Who are you? · declined"),
+        (
+            "await mcp.asks.ask_url.aio()",
+            "visit",
+            {"action": "accept"},
+            "asks.ask_url asked you to visit example.com · agreed",
+        ),
+        (
+            "await mcp.demo.query.aio('penguins')",
+            "approve",
+            {"answer": "once"},
+            "May demo.query be called? · allowed once",
+        ),
+    ],
+)
+def test_each_kind_of_question_has_its_line(
+    asking: Kernel, cell: str, kind: str, answer: dict[str, str], left: str
+) -> None:
+    done(asking, "%mcp policy ask demo.query")
+    running = asking.start(cell, answers=())
+    view, question = asked(asking, running)
+    assert question["type"] == kind
+    view.ask("answer", question=question["id"], **answer)
+    running.wait()
+    assert line(running) == left
+
+
+def test_trust_is_asked_below_the_cell_that_loads(kernel: Kernel) -> None:
+    server = {"command": sys.executable, "args": [str(NAMED), '{"name": "a"}']}
+    (kernel.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": server}}))
+    done(kernel, "%load_ext ipymcp")
+    cell = kernel.start("from ipymcp import mcp; await mcp.load.aio('theirs')", answers=())
+    view, question = asked(kernel, cell)
+    assert [one["name"] for one in question["candidates"]] == ["theirs"]
+    view.ask("answer", question=question["id"], servers=["theirs"], secrets=[])
+    assert cell.wait().error is None
+    assert line(cell) == f"May servers of {kernel.folder / '.mcp.json'} run? · yes: theirs"
+
+
+def test_where_nothing_draws_forms_it_is_a_prompt_once_after_two_seconds_and_then_at_once(asking: Kernel) -> None:
+    cell = asking.start(ASK, answers=["!decline"])
+    form_of(asking, cell)
+    began = time.monotonic()
+    cell.wait_for(lambda outcome: bool(outcome.prompts))
+    assert 1.5 < time.monotonic() - began < 10
+    cell.wait()
+    assert cell.outcome.displays[0] == {}
+    again = asking.run(ASK, answers=["!decline"])
+    assert again.prompts
+    assert not again.displays
+    assert text(asking, VIEWS) == "0"
+
+
+def test_a_page_that_is_slow_to_load_the_code_is_waited_for(asking: Kernel) -> None:
+    cell = asking.start(ASK, answers=())
+    view = form_of(asking, cell)
+    view.send({"kind": "library"})
+    with pytest.raises(TimeoutError):
+        cell.wait(3)
+    assert not cell.outcome.prompts
+    _, question = asked(asking, cell)
+    view.ask("answer", question=question["id"], action="cancel")
+    cell.wait()
+    assert line(cell) == "asks.ask_form asked: Who are you? · not answered"
+
+
+def test_where_nobody_can_answer_it_is_cancelled_at_once_and_nothing_is_shown(asking: Kernel) -> None:
+    outcome = asking.run(ASK)  # as nbclient and papermill do
+    assert not outcome.displays
+    assert not outcome.prompts
+    assert not asking.comms
+
+
+def test_a_cell_that_blocks_the_kernel_is_asked_at_the_prompt(asking: Kernel) -> None:
+    outcome = asking.run("mcp.asks.ask_form()", answers=["!decline"])
+    assert outcome.prompts
+    assert not outcome.displays
+
+
+def answer_late(kernel: Kernel, cell: Cell) -> CommView:
+    return asked(kernel, cell)[0]
+
+
+@pytest.mark.parametrize("seen", [answer_late, form_of])
+def test_an_interrupt_takes_it_back(asking: Kernel, seen: Callable[[Kernel, Cell], CommView]) -> None:
+    cell = asking.start(ASK, answers=())
+    seen(asking, cell)
+    asking.interrupt()
+    outcome = cell.wait(10)
+    assert outcome.error is not None
+    assert outcome.error.ename in ("KeyboardInterrupt", "CancelledError")
+    assert not outcome.prompts
+    asking.read_until(lambda: not any(WIDGET in one for one in cell.outcome.displays), 10)
+    left: list[Any] = [{"text/plain": "asks.ask_form asked: Who are you? · not answered"}, {}]
+    assert outcome.displays[0] in left
+
+
+def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> None:
+    cell = asking.start(ASK, answers=())
+    view, _ = asked(asking, cell)
+    view.send({"kind": "bye"})
+    cell.wait()
+    assert line(cell) == "asks.ask_form asked: Who are you? · not answered"
+
+
+def test_a_panel_that_may_only_look_asks_at_the_prompt(asking: Kernel) -> None:
+    done(asking, '%config IPyMCP.panel = "view"')
+    outcome = asking.run(ASK, answers=["!decline"])
+    assert outcome.prompts
+    assert not outcome.displays

@@ -1,0 +1,108 @@
+"""A real JupyterHub, its proxy and two users: each reaches their own kernels and settings, and nobody another's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tornado.httpclient import HTTPClientError
+
+from tests.hubs import Hub, HubUser, started
+from tests.jupyter.addresses import CHANGES, READS, SECRET
+from tests.jupyter.logins import begin, callback
+from tests.jupyter_servers import ServedKernel
+from tests.servers.oauth_server import running
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    with started(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def alice(hub: Hub) -> HubUser:
+    return hub.user("alice")
+
+
+@pytest.fixture(scope="module")
+def bob(hub: Hub) -> HubUser:
+    return hub.user("bob")
+
+
+@pytest.fixture(scope="module")
+def kernel(alice: HubUser) -> ServedKernel:
+    """Alice's, with the demo server."""
+    kernel = alice.start_kernel()
+    kernel.load()
+    kernel.run("%mcp load demo")
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def bobs(bob: HubUser) -> ServedKernel:
+    kernel = bob.start_kernel()
+    kernel.load()
+    return kernel
+
+
+def post(user: HubUser, brought: dict[str, str], *, to: HubUser | None = None) -> int:
+    """What the callback's page does, in a user's browser."""
+    return user.ask("POST", f"{(to or user).path}ipymcp/oauth/redirected", brought).status_code
+
+
+def test_a_user_reaches_their_own_kernels_and_settings(alice: HubUser, kernel: ServedKernel) -> None:
+    with alice.view(kernel) as view:
+        assert view.hello(client="sidebar")["mode"] == "full"
+        assert view.state["servers"]["demo"]["state"] == "ready"
+        assert "Adelie" in json.dumps(view.call("demo", "query", table="penguins", limit=1)["preview"])
+    [row] = alice.ask("GET", f"{alice.path}ipymcp/sessions").json()["kernels"]
+    assert (row["id"], row["state"], row["servers"]["demo"]["state"]) == (kernel.id, "open", "ready")
+    assert alice.ask("PUT", f"{alice.path}ipymcp/secrets/name", {"value": SECRET}).status_code == 200
+    assert alice.ask("PUT", f"{alice.path}ipymcp/secrets/name", {"value": SECRET}, xsrf=False).status_code == 403
+
+
+def test_another_user_of_the_hub_is_refused_everywhere(
+    hub: Hub, alice: HubUser, bob: HubUser, kernel: ServedKernel, bobs: ServedKernel
+) -> None:
+    bob.browser.get(alice.path)  # as far as the hub lets him
+    with bob.view(bobs) as own:
+        own.hello()
+    with pytest.raises(HTTPClientError) as refused:
+        bob.view(kernel, of=alice)
+    assert refused.value.code == 403
+    with pytest.raises(HTTPClientError) as refused:
+        alice.view(kernel, origin="https://evil.example")
+    assert refused.value.code == 403
+    before = {path: alice.ask("GET", f"{alice.path}{path}").json() for path in READS}
+    with httpx.Client(base_url=hub.origin, headers={"Authorization": f"token {hub.token('bob')}"}) as script:
+        assert script.get(f"{bob.path}ipymcp/config").status_code == 200
+        for method, path, body in [*(("GET", path, None) for path in READS), *CHANGES]:
+            assert bob.ask(method, f"{alice.path}{path}", body).status_code == 403, path
+            assert script.request(method, f"{alice.path}{path}", json=body).status_code == 403, path
+    assert {path: alice.ask("GET", f"{alice.path}{path}").json() for path in READS} == before
+
+
+def test_a_login_comes_back_through_the_hubs_proxy_to_the_one_kernel_that_waits(
+    hub: Hub, alice: HubUser, bob: HubUser, kernel: ServedKernel, bobs: ServedKernel
+) -> None:
+    with running() as site, alice.view(kernel) as view, bob.view(bobs) as bobs_view:
+        brought, his = begin(alice, kernel, view, site), begin(bob, bobs, bobs_view, site)
+        with httpx.Client() as stranger:
+            page = stranger.get(callback(alice), params=brought)
+            assert page.status_code == 200 and "set-cookie" not in page.headers
+            assert page.headers["cache-control"] == "no-store" and page.headers["referrer-policy"] == "no-referrer"
+            assert stranger.post(f"{alice.url}ipymcp/oauth/redirected", json=brought).status_code == 403
+        assert post(bob, brought, to=alice) == 403
+        assert post(alice, his) == 404
+        assert post(bob, brought) == 404
+        assert post(alice, brought) == 200
+        assert post(alice, brought) == 404
+        assert post(bob, his) == 200
+        for each in (view, bobs_view):
+            each.until(lambda state: state["servers"]["docs"]["state"] == "ready")
+        assert kernel.run("print(mcp.docs.whoami().text)") == "you are logged in\n"
+        for secret in [brought["code"], brought["state"], his["state"], *site.tokens]:
+            assert secret not in hub.log()

@@ -1,0 +1,104 @@
+"""What is published, how it is built, and what Jupyter says of it where nothing but the wheel was installed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.environments import ROOT, environment
+from tests.kernels import _environment
+
+LAB = ROOT / "ipymcp" / "labextension"
+STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
+WHERE_LAB_LOOKS = "data/share/jupyter/labextensions/ipymcp"
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What it holds, in a folder."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))) as archive:
+        archive.extractall(folder, filter="data")
+    return next(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """Built from the sdist."""
+    with zipfile.ZipFile(build("wheel", sdist, tmp_path_factory.mktemp("wheel"))) as archive:
+        yield archive
+
+
+def build(target: str, source: Path, folder: Path) -> Path:
+    """As pip does, where there is no Node: nothing is on the PATH."""
+    command = [str(environment("build").python), "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    return next(folder.iterdir())
+
+
+def below(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_sdist_has_the_front_ends_source_and_nothing_that_was_made(sdist: Path) -> None:
+    for name in ("src/cell.ts", "src/lab/index.ts", "tests/build.test.ts", "build.mjs", "package-lock.json", ".npmrc"):
+        assert (sdist / "labextension" / name).is_file(), name
+    assert below(sdist / "ipymcp" / "labextension") == below(LAB)
+    assert below(sdist / "ipymcp" / "notebook" / "panel" / "static") == below(STATIC)
+    made = {"node_modules", "__pycache__", ".envs", ".venv", "lib"}
+    assert not [path for path in below(sdist) if made & set(path.parts)]
+
+
+def test_a_wheel_is_made_of_it_without_node_and_brings_what_jupyter_looks_for(wheel: zipfile.ZipFile) -> None:
+    data = next(name for name in wheel.namelist() if ".data/" in name).partition("/")[0]
+
+    def there(name: str) -> bytes:
+        return wheel.read(f"{data}/{name}")
+
+    for path in below(LAB):
+        assert there(f"{WHERE_LAB_LOOKS}/{path}") == (LAB / path).read_bytes(), path
+    assert there(f"{WHERE_LAB_LOOKS}/install.json") == (ROOT / "labextension" / "install.json").read_bytes()
+    enabled = "etc/jupyter/jupyter_server_config.d/ipymcp.json"
+    assert there(f"data/{enabled}") == (ROOT / enabled).read_bytes()
+    for name in below(STATIC):
+        assert wheel.read(f"ipymcp/notebook/panel/static/{name}") == (STATIC / name).read_bytes(), name
+    assert not [
+        name for name in wheel.namelist() if name.startswith(("ipymcp/labextension/", "labextension/", "tests/"))
+    ]
+
+
+def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) -> None:
+    [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    named = re.findall("^License-File: (.*)$", wheel.read(metadata).decode(), re.MULTILINE)
+    assert named == ["LICENSE", "ipymcp/notebook/panel/static/LICENSES.txt"]
+    text = wheel.read(metadata.replace("METADATA", f"licenses/{named[1]}")).decode()
+    assert "preact" in text and "Permission is hereby granted" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("jupyter-labextension", "list"), r"ipymcp v\S+ enabled OK \(python, ipymcp\)"),
+        (("jupyter-server", "extension", "list"), r"ipymcp enabled\n.*- Validating ipymcp\.\.\.\n.*ipymcp \S* OK"),
+    ],
+    ids=["labextension", "server extension"],
+)
+def test_jupyter_says_that_all_is_well(command: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    python = environment("hub").python
+    script, *words = command
+    done = subprocess.run(
+        [str(python), str(python.parent / script), *words],
+        env=_environment(python, tmp_path, {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    assert re.search(said, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)), done.stdout
