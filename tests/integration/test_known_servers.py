@@ -103,7 +103,7 @@ def test_what_cannot_be_listed_in_the_background_is_in_the_log_and_no_error_of_t
             assert time.monotonic() < deadline
         said = [line.text for line in session.log.tail(10)]
         assert "its resources could not be listed: no answer to resources/list in 0.3 s" in said
-        assert session.last_error is None and session.error is None
+        assert not session.last_error and session.error is None
 
 
 def test_a_lazy_server_is_started_by_reading_and_by_prompts_too() -> None:
