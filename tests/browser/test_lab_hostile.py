@@ -80,13 +80,13 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
 
     for view in ("Resources", "Prompts"):
         offers = panel.show(view)
-        for row in offers.get_by_role("option").all():
+        for row in offers.get_by_role("listbox").get_by_role("option").all():
             row.click()
             if view == "Prompts":
-                offers.get_by_role("button", name="Show").click()
+                offers.get_by_role("button", name="Get").click()
             expect(offers.locator(".mcp-preview")).to_contain_text("Title")
     calls = panel.show("Calls")
-    for row in calls.get_by_role("option").all()[:3]:
+    for row in calls.get_by_role("listbox").get_by_role("option").all()[:3]:
         row.click()
     expect(panel.show("Logs").locator(".mcp-line").last).to_be_visible()
 

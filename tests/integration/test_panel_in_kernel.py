@@ -373,6 +373,12 @@ def test_a_deep_runtime_folder_does_not_matter(start_kernel: StartKernel, tmp_pa
     connect(meeting["socket"]).hello()
 
 
+def test_a_place_that_takes_no_socket_is_passed_over(start_kernel: StartKernel, connect: Connect) -> None:
+    kernel = start_kernel(env={"XDG_RUNTIME_DIR": "/proc"})  # to root it seems writable
+    done(kernel, "%load_ext ipymcp")
+    connect(relay_file(kernel)["socket"]).hello()
+
+
 def test_the_relay_lets_go_of_who_says_nothing_or_too_much_and_bears_nonsense(loaded: Kernel, connect: Connect) -> None:
     path = relay_file(loaded)["socket"]
     silent = connect(path)
