@@ -187,6 +187,8 @@ def test_an_interrupt_takes_it_back(asking: Kernel, seen: Callable[[Kernel, Cell
     asking.read_until(lambda: not any(WIDGET in one for one in cell.outcome.displays), 10)
     left: list[Any] = [{"text/plain": "asks.ask_form asked: Who are you? · not answered"}, {}]
     assert outcome.displays[0] in left
+    form_of(asking, asking.start(ASK, answers=()))  # the next is drawn as well
+    asking.interrupt()
 
 
 def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> None:
@@ -204,6 +206,14 @@ def test_without_anywidget_it_is_a_prompt_and_a_panel_is_for_ipymcps_extension_a
     assert not outcome.displays
     [panel] = done(asking, "%mcp panel").displays
     assert set(panel) == {"text/plain", "text/html", "application/vnd.ipymcp.panel+json"}
+
+
+def test_widgets_that_are_broken_are_no_reason_not_to_ask(asking: Kernel) -> None:
+    done(asking, "import sys, types; sys.modules['anywidget'] = module = types.ModuleType('anywidget')")
+    done(asking, "import importlib.machinery as m; module.__spec__ = m.ModuleSpec('anywidget', None)")
+    outcome = asking.run(ASK, answers=["!decline"])
+    assert outcome.prompts
+    assert not outcome.displays
 
 
 def test_a_panel_that_may_only_look_asks_at_the_prompt(asking: Kernel) -> None:
