@@ -119,6 +119,18 @@ def test_a_widget_that_is_closed_is_let_go(loaded: Kernel) -> None:
     assert text(loaded, f"import time; time.sleep(0.3); len({extension}.panel.views)") == "0"
 
 
+def test_a_kernel_that_restarted_hears_nothing_of_panels_before(loaded: Kernel) -> None:
+    before = shown(loaded)
+    life = before.hello()["kernel"]
+    loaded.restart()
+    before.send({"kind": "hello", "version": 1, "client": "cell", "wants": []})
+    done(loaded, "%load_ext ipymcp")
+    after = shown(loaded)
+    assert after.hello()["kernel"] != life
+    assert after.state["servers"] == {}
+    assert not hears_more(before, 1)
+
+
 def test_a_view_that_says_bye_is_sent_no_more_and_one_that_comes_back_is(loaded: Kernel) -> None:
     view = shown(loaded)
     view.hello()
