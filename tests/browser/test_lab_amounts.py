@@ -19,6 +19,8 @@ from tests.jupyter_servers import JupyterServer
 PANEL_JS = ROOT / "ipymcp" / "notebook" / "panel" / "static" / "panel.js"
 NAMED = f"{sys.executable} {ROOT}/tests/servers/named.py"
 CARDS = 10
+_HEADER = 200
+"""Bytes of a frame within which its own type stands, and its parent's not yet."""
 MANY_SERVERS = 200
 MANY = f"""
 {LOAD}
@@ -35,7 +37,7 @@ def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
     received: list[int] = []
 
     def take(frame: bytes | str) -> None:
-        if b'"comm_' in (frame if isinstance(frame, bytes) else frame.encode()):
+        if isinstance(frame, bytes) and b'"msg_type": "comm_' in frame[:_HEADER]:
             received.append(len(frame))
 
     page.on("websocket", lambda socket: "/channels" in socket.url and socket.on("framereceived", take))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -86,6 +87,7 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.press("Run")
     expect(panel.outcome).to_contain_text(TEXT)
     panel.press("Insert as code")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text(re.compile("^(Inserted|Copied)"))
     assert TEXT in place.run_what_was_inserted()
 
 
