@@ -46,7 +46,9 @@ def main() -> int:
 def _works(command: list[str], *, quiet: bool = True) -> bool:
     output = subprocess.DEVNULL if quiet else None
     try:
-        return subprocess.run(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, check=False).returncode == 0
+        return (
+            subprocess.run(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, check=False).returncode == 0
+        )
     except OSError:
         return False
 

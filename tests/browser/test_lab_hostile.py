@@ -41,7 +41,12 @@ def watched(page: Page) -> Iterator[Page]:
     assert elsewhere == []
     assert page.evaluate("window.pwned") is None
     # Also within shadow roots: what a click would run, what the parser would have loaded.
-    for selector in ("a[href^='javascript:' i]", "[onerror], [onload], [ontoggle]", "[src*='evil.invalid']", "[data*='evil.invalid']"):
+    for selector in (
+        "a[href^='javascript:' i]",
+        "[onerror], [onload], [ontoggle]",
+        "[src*='evil.invalid']",
+        "[data*='evil.invalid']",
+    ):
         assert page.locator(selector).count() == 0, selector
 
 
@@ -68,7 +73,9 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
             if kind:
                 tools.get_by_label("what", exact=False).first.select_option(kind)
             panel.press("Run")
-            expect(tools.get_by_text("The call failed." if name in ("fail", "refuse") else "The call succeeded.")).to_have_count(1)
+            expect(
+                tools.get_by_text("The call failed." if name in ("fail", "refuse") else "The call succeeded.")
+            ).to_have_count(1)
             expect(panel.outcome.locator(".mcp-call")).to_have_count(0)
 
     for view in ("Resources", "Prompts"):

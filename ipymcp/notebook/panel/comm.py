@@ -57,10 +57,7 @@ class CommCarrier:
     # -- as a carrier -------------------------------------------------------------------------------------------------
 
     async def carry(self, message: Message, line: bytes) -> None:
-        """Send a message. The kernel takes it at once: what waits is the next one, until the view has read."""
-        while self._sent - self._read > _MOST_UNREAD:
-            self._has_room = asyncio.Event()  # the loop may be another than before
-            await self._has_room.wait()
+        """Send a message, which the kernel takes at once; wait until the view has read most of what was sent."""
         if self._comm() is None:
             raise ConnectionError("the comm is closed")
         self._tell(message)
@@ -68,6 +65,9 @@ class CommCarrier:
         if self._sent - self._marked > _MARK_EVERY:
             self._marked = self._sent
             self._tell({"kind": "mark", "sent": self._sent})
+        while self._sent - self._read > _MOST_UNREAD:
+            self._has_room = asyncio.Event()  # the loop may be another than before
+            await self._has_room.wait()
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
         """Whether answers come while a cell runs: where comms have a subshell, and in newer kernels while it awaits."""
