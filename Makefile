@@ -7,6 +7,9 @@ BIN := .venv/bin
 # Name what .venv and node_modules were made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
+# The front end is checked again when one of these has changed; a folder has, when something in it came or went.
+FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/notebook/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
+FRONTEND_STAMP := labextension/node_modules/.checked
 
 .PHONY: demo lab test frontend browser conformance interop lint bench test-envs clean help
 
@@ -18,8 +21,8 @@ demo: $(STAMP)  ## run the quickstart notebook: load a server, call its tools
 	@echo; echo "That was examples/quickstart.ipynb. To have it in your own Jupyter: pip install . in its environment."
 
 lab:  ## open JupyterLab on the examples, in an environment of its own (a minute or two the first time)
-	@$(PYTHON) tests/environments.py lab
-	.envs/lab/bin/python -m jupyterlab examples $(ARGS)
+	@$(PYTHON) tests/environments.py browser
+	.envs/browser/bin/python -m jupyterlab examples $(ARGS)
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
 	$(BIN)/python -m pytest $(ARGS)
@@ -28,8 +31,7 @@ test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
 	@$(BIN)/python tests/environments.py
 
-frontend: $(NODE_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
-	cd labextension && npm run check && npm test
+frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 
 browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
 	@$(BIN)/python tests/environments.py browser npm-axe
@@ -62,8 +64,12 @@ $(STAMP):
 	@$(BIN)/python -m pip install -qq --prefer-binary --editable '.[test,lint]'
 	@touch $@
 
+$(FRONTEND_STAMP): $(NODE_STAMP) $(FRONTEND)
+	cd labextension && npm run check && npm test
+	@touch $@
+
 $(NODE_STAMP):
-	@node -e 'process.exit(parseInt(process.versions.node) < 20)' || { echo "Node 20 or newer is needed." >&2; exit 1; }
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "Node 20 or newer is needed." >&2; exit 1; }
 	@echo "what builds and tests the front end in labextension/node_modules (a minute the first time) ..."
 	@cd labextension && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@

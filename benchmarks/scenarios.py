@@ -180,6 +180,22 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
             setup=(CONNECT,),
         ),
         Scenario(
+            "panel",
+            "one call in a cell, with no panel and an open one in turn",
+            ("ours",),
+            loading(f"panel {calls} {LIGHT_SERVER}"),
+            (),
+            (Target("ratio", 1.1),),
+        ),
+        Scenario(
+            "flood",
+            "a panel follows the log of a server that writes 50,000 lines a second",
+            ("ours",),
+            loading(f"flood 5 {LIGHT_SERVER} --stderr 50000"),
+            (),
+            (Target("main_share", 0.05), Target("mb", 20), Target("lines_per_s", 45_000, at_least=True)),
+        ),
+        Scenario(
             "concurrent",
             "100 calls at once",
             ("floor", "ours", "sdk", *PEERS),

@@ -1,13 +1,16 @@
 """The light server every contender talks to: standard library only, both eras, quick to start, cheap to ask.
 
-Run it as `python -I -S servers.py [--tools N]`. Without N it has three tools: `echo`, `text` and `rows`; with N it
-has N more, listed a thousand a page. It answers in order, one request at a time, and never sends on its own.
+Run it as `python -I -S servers.py [--tools N] [--stderr N]`. Without N it has three tools: `echo`, `text` and `rows`;
+with N it has N more, listed a thousand a page. It answers in order, one request at a time, and never sends on its own;
+with --stderr it writes that many lines a second on stderr besides.
 
 Source: MCP 2025-11-25 (lifecycle, tools) and 2026-07-28 (server/discover, tools).
 """
 
 import json
 import sys
+import threading
+import time
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = "2026-07-28"
@@ -19,7 +22,9 @@ ROW = b'{"id":%7d,"island":"Torgersen","species":"Adelie","bill_length":39.125,"
 
 
 def main() -> None:
-    tools = [*BASE_TOOLS, *map(numbered_tool, range(int(sys.argv[2]) if "--tools" in sys.argv else 0))]
+    tools = [*BASE_TOOLS, *map(numbered_tool, range(number("--tools")))]
+    if number("--stderr"):
+        threading.Thread(target=write_lines, args=(number("--stderr"),), daemon=True).start()
     write = sys.stdout.buffer.write
     flush = sys.stdout.buffer.flush
     for line in sys.stdin.buffer:
@@ -28,6 +33,21 @@ def main() -> None:
             write(answer(request, tools))
             write(b"\n")
             flush()
+
+
+def number(option: str) -> int:
+    return int(sys.argv[sys.argv.index(option) + 1]) if option in sys.argv else 0
+
+
+def write_lines(a_second: int) -> None:
+    """For ever, in a hundred pieces a second; late ones at once."""
+    due = time.monotonic()
+    lines = b"INFO a line of sixty characters, as programs write them to logs\n" * (a_second // 100)
+    while True:
+        sys.stderr.buffer.write(lines)
+        sys.stderr.buffer.flush()
+        due += 0.01
+        time.sleep(max(0, due - time.monotonic()))
 
 
 def answer(request: dict, tools: list[dict]) -> bytes:

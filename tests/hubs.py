@@ -1,4 +1,4 @@
-"""A real JupyterHub with two users, each with a password and a server of their own behind the hub's proxy.
+"""A real JupyterHub behind TLS, with two users, each with a password and a server of their own.
 
 with started(folder) as hub:
     alice = hub.user("alice")
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -21,9 +22,10 @@ import httpx
 
 from tests.environments import environment
 from tests.jupyter_servers import RelayView, ServedKernel
-from tests.kernels import _environment
+from tests.kernels import private_environment
 from tests.processes import descendants, wait_until_gone
 from tests.serving import free_port
+from tests.transports.certificates import self_signed
 
 USERS = ("alice", "bob")
 _PASSWORD = "a password of the tests"
@@ -35,7 +37,8 @@ class Hub:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.origin = f"http://127.0.0.1:{free_port()}"
+        self.origin = f"https://127.0.0.1:{free_port()}"
+        _, self.certificate = self_signed(folder)
         file = folder / "jupyterhub_config.json"
         file.write_text(json.dumps(_settings(folder, self.origin)))
         python = environment("hub").python
@@ -43,24 +46,27 @@ class Hub:
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [str(python), "-m", "jupyterhub", "--config", str(file)],
-                env=_environment(python, folder, {}),
+                env=private_environment(python, folder, {}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        self._api = httpx.Client(
-            base_url=f"{self.origin}/hub/api/", headers={"Authorization": f"token {_ADMIN}"}, timeout=30
-        )
+        self._api = self.client(headers={"Authorization": f"token {_ADMIN}"})
         self._users: list[HubUser] = []
 
     def start_servers(self) -> None:
         """Wait for the hub, then for both users' servers."""
-        self._until(lambda: self._api.get("").status_code == 200)
+        self._until(lambda: self._api.get("/hub/api/").status_code == 200)
         for name in USERS:
-            self._api.post(f"users/{name}/server").raise_for_status()
+            self._api.post(f"/hub/api/users/{name}/server").raise_for_status()
         for name in USERS:
             self._until(lambda name=name: bool(self._server(name).get("ready")))
+
+    def client(self, **settings: Any) -> httpx.Client:
+        """Of the proxy; it trusts its certificate."""
+        trust = ssl.create_default_context(cafile=str(self.certificate))
+        return httpx.Client(base_url=self.origin, verify=trust, timeout=30, **settings)
 
     def user(self, name: str) -> HubUser:
         """A user who has logged in to the hub, in a browser of their own."""
@@ -70,7 +76,7 @@ class Hub:
 
     def token(self, name: str) -> str:
         """An API token of a user's."""
-        return self._api.post(f"users/{name}/tokens", json={}).raise_for_status().json()["token"]
+        return self._api.post(f"/hub/api/users/{name}/tokens", json={}).raise_for_status().json()["token"]
 
     def log(self) -> str:
         """What the hub, its proxy and the users' servers wrote."""
@@ -86,7 +92,7 @@ class Hub:
         wait_until_gone(below, within=15)
 
     def _server(self, name: str) -> dict[str, Any]:
-        return self._api.get(f"users/{name}").raise_for_status().json()["servers"].get("", {})
+        return self._api.get(f"/hub/api/users/{name}").raise_for_status().json()["servers"].get("", {})
 
     def _until(self, condition: Any) -> None:
         deadline = time.monotonic() + 90
@@ -110,9 +116,10 @@ class HubUser:
         self.path = f"/user/{name}/"
         self.url = f"{hub.origin}{self.path}"
         self.origin = hub.origin
+        self._certificate = hub.certificate
         self.folder = hub.folder / "homes" / name
         self.runtime = self.folder / ".local" / "share" / "jupyter" / "runtime"
-        self.browser = httpx.Client(base_url=hub.origin, follow_redirects=True, timeout=30)
+        self.browser = hub.client(follow_redirects=True)
         self.kernels: list[ServedKernel] = []
         self.browser.get("/hub/login").raise_for_status()
         form = {"username": name, "password": _PASSWORD, "_xsrf": self.xsrf("/hub/")}
@@ -140,7 +147,8 @@ class HubUser:
         """Open a view's WebSocket as a page would, to one's own server or another's."""
         url = f"{(of or self).url}ipymcp/kernels/{kernel.id}/panel"
         cookies = self.browser.build_request("GET", url).headers["Cookie"]
-        return RelayView(url.replace("http", "ws", 1), {"Cookie": cookies, "Origin": origin or self.origin})
+        headers = {"Cookie": cookies, "Origin": origin or self.origin}
+        return RelayView(url.replace("http", "ws", 1), headers, self._certificate)
 
     def close(self) -> None:
         for kernel in self.kernels:
@@ -157,6 +165,8 @@ def _settings(folder: Path, origin: str) -> Mapping[str, Any]:
     return {
         "JupyterHub": {
             "bind_url": origin,
+            "ssl_cert": f"{folder}/certificate.pem",
+            "ssl_key": f"{folder}/key.pem",
             "hub_bind_url": f"http://127.0.0.1:{free_port()}",
             "db_url": f"sqlite:///{folder}/hub.sqlite",
             "cookie_secret_file": f"{folder}/cookie_secret",

@@ -181,13 +181,14 @@ class ServedKernel:
 class RelayView(View):
     """A view over the server's WebSocket."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], certificate: Path | None = None) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
         self.closed: tuple[int | None, str | None] | None = None
         """The code and reason, once the server has closed it."""
         try:
-            request = HTTPRequest(url, headers=dict(headers), connect_timeout=20, request_timeout=20)
+            trust = str(certificate) if certificate else None
+            request = HTTPRequest(url, headers=dict(headers), ca_certs=trust, connect_timeout=20, request_timeout=20)
             self._socket = self._run(lambda: websocket_connect(request, max_message_size=100_000_000))
             self._protocol = self._socket.protocol
         except BaseException:

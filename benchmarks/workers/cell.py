@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,6 @@ from benchmarks.workers.harness import ECHO, Sample, Stopwatch, expect, forget_p
 from benchmarks.workers.ours import Stall
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
 TAB_LINES = ("mcp.big.tool_012", "mcp.big.", "%mcp call big.tool_012", "mcp.big.tool_00012(li")
@@ -99,6 +100,28 @@ def history_cost(mcp: Any, count: int) -> Sample:
     expect(mcp.history(limit=count).entries[0].tool == "echo", "history")
     ratios = {"ratio": wall["sizes"] / wall["off"], "cpu_ratio": cpu["sizes"] / cpu["off"]}
     return {"wall_ms": wall["sizes"], "cpu_ms": cpu["sizes"], **ratios}
+
+
+def calls(mcp: Any, count: int) -> Sample:
+    """Synchronous calls, one after the other."""
+    expect(mcp.light.echo(ECHO).text == ECHO, "echo")
+    with Stopwatch() as watch:
+        for _ in range(count):
+            mcp.light.echo(ECHO).text  # noqa: B018
+    return watch.per(count)
+
+
+async def flood(mcp: Any, seconds: float) -> Sample:
+    """While a server's lines come in: the shares of the main thread and of all others, and the memory of the whole."""
+    log = mcp._host.sessions["light"].log
+    await asyncio.sleep(1)
+    base = forget_peak()
+    before, busy = log.total, time.thread_time()
+    with Stopwatch() as watch:
+        await asyncio.sleep(seconds)
+    busy = time.thread_time() - busy
+    shares = {"main_share": busy / watch.wall, "other_share": (watch.cpu - busy) / watch.wall}
+    return {**shares, "lines_per_s": (log.total - before) / watch.wall, "mb": resident_mb(peak=True) - base}
 
 
 def policy_check(mcp: Any, count: int) -> Sample:

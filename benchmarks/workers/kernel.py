@@ -15,6 +15,7 @@ from jupyter_client.manager import start_new_kernel
 
 from benchmarks.workers.cell import TAB_LINES
 from benchmarks.workers.harness import Sample, expect, reply
+from benchmarks.workers.watching import Watcher
 
 PATIENCE = 120
 FIRST_CELL = """
@@ -27,6 +28,12 @@ import json
 from benchmarks.workers import cell
 from benchmarks.workers.ours import Ours
 ours = Ours()
+"""
+
+
+PANEL = """
+get_ipython().run_line_magic("load_ext", "ipymcp")
+get_ipython().run_line_magic("mcp", "load light -- {command};")
 """
 
 
@@ -68,6 +75,10 @@ class Kernel:
             if message["parent_header"].get("msg_id") == request:
                 return message["content"]
 
+    def watch(self, log_of: str = "") -> Watcher:
+        """Open a panel."""
+        return Watcher(self._manager.connection_file, log_of)
+
     def close(self) -> None:
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
@@ -91,11 +102,40 @@ def run(kernel: Kernel, line: str) -> Sample:
         return kernel.cell(f"answer = json.dumps(cell.history_cost(ours.mcp, {int(arguments[0])}))")
     if word == "check":
         return kernel.cell(f"answer = json.dumps(cell.policy_check(ours.mcp, {int(arguments[0])}))")
+    if word == "panel":
+        return panel_cost(kernel, int(arguments[0]), arguments[1:])
+    if word == "flood":
+        return flood_cost(kernel, int(arguments[0]), arguments[1:])
     if word == "config":
         return kernel.cell(f"answer = json.dumps(cell.find_config({int(arguments[0])}, {int(arguments[1])}))")
     if word == "concurrent":
         return kernel.cell(f"answer = json.dumps(await ours.run_async({line!r}))")
     return kernel.cell(f"answer = json.dumps(ours.run({line!r}))")
+
+
+def panel_cost(kernel: Kernel, count: int, command: list[str]) -> Sample:
+    """Synchronous calls with a panel closed and open, in turn and so often that a busy moment meets both."""
+    kernel.cell(PANEL.format(command=" ".join(command)))
+    wall: dict[bool, list[float]] = {False: [], True: []}
+    for is_open in (False, True, True, False) * 2:
+        watcher = kernel.watch() if is_open else None
+        wall[is_open].append(kernel.cell(f"answer = json.dumps(cell.calls(mcp, {count}))")["wall_ms"])
+        if watcher is not None:
+            watcher.close()
+    without, beside = statistics.median(wall[False]), statistics.median(wall[True])
+    return {"wall_ms": beside, "ratio": beside / without}
+
+
+def flood_cost(kernel: Kernel, seconds: int, command: list[str]) -> Sample:
+    """A panel follows the log of a server that writes and writes, while the kernel has nothing else to do."""
+    kernel.cell(PANEL.format(command=" ".join(command)))
+    watcher = kernel.watch(log_of="light")
+    try:
+        sample = kernel.cell(f"answer = json.dumps(await cell.flood(mcp, {seconds}))")
+    finally:
+        watcher.close()
+    expect(watcher.lines > 0, "no lines came")
+    return sample
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from ipymcp.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-__all__ = ["edit", "project_file"]
+__all__ = ["edit", "editable", "project_file"]
 
 _INDENT = re.compile(r"\n([ \t]+)\S")
 _PATIENCE = 5.0
@@ -57,7 +57,7 @@ def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with _alone(file):
-            text, document = _own(file)
+            text, document = editable(file)
             alter(document)
             _write(file, _text(document, text), private=private)
     except OSError as error:
@@ -65,7 +65,12 @@ def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) 
         raise ConfigError(f"{file}: cannot be written: {error.strerror}", hint=hint) from None
 
 
-def _own(file: Path) -> tuple[str, dict[str, Any]]:
+def editable(file: Path) -> tuple[str, dict[str, Any]]:
+    """The text of one of ipymcp's own files, and the document that it is; an empty one where there is none.
+
+    Raises:
+        ConfigError: As `edit`, but for what writing could meet.
+    """
     read = load_if_there(file, owners=file_owners())
     if read is None:
         return "", {"mcpServers": {}}

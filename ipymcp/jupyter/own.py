@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ipymcp.config.convert import as_own
 from ipymcp.config.definition import Source
-from ipymcp.config.discovery import candidates, discover, file_owners
-from ipymcp.config.edit import edit
+from ipymcp.config.discovery import candidates, discover
+from ipymcp.config.edit import edit, editable
 from ipymcp.config.entries import changed, ours, put, standing
-from ipymcp.config.files import load_if_there
 from ipymcp.config.formats import definition_of
 from ipymcp.config.places import user_file
 from ipymcp.config.secrecy import masked_definition
@@ -85,7 +84,7 @@ class OwnFile:
 
     async def check(self, name: str, values: Mapping[str, Any], *, is_new: bool) -> None:
         """Raise what `add` or `change` would raise of these values; nothing is written."""
-        document = await asyncio.to_thread(_as_it_is)
+        _, document = await asyncio.to_thread(editable, Path(user_file()))
         (_add if is_new else _change)(name, values, document)
 
     async def _agree(self, definition: ServerDefinition) -> None:
@@ -97,12 +96,6 @@ async def _edited(alter: Callable[[dict[str, Any]], T]) -> T:
     given: list[T] = []
     await asyncio.to_thread(edit, Path(user_file()), lambda document: given.append(alter(document)), private=True)
     return given[0]
-
-
-def _as_it_is() -> dict[str, Any]:
-    read = load_if_there(Path(user_file()), owners=file_owners())
-    document = dict(cast("Mapping[str, Any]", read.data)) if read is not None else {}
-    return {**document, "mcpServers": dict(document.get("mcpServers", {}))}
 
 
 def _add(name: str, values: Mapping[str, Any], document: dict[str, Any]) -> ServerDefinition:

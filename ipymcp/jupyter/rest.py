@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
@@ -67,10 +69,10 @@ class Rest(APIHandler):
         Raises:
             HTTPError: 400: it is none.
         """
-        body: object = self.get_json_body()
-        if not is_object(body):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "expected a JSON object")
-        return body
+        with contextlib.suppress(msgspec.DecodeError, UnicodeError, RecursionError):  # strict: no NaN, no broken text
+            if is_object(body := msgspec.json.decode(self.request.body)):
+                return body
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "expected a JSON object")
 
     def text(self, body: Mapping[str, Any], key: str) -> str:
         """A field of it that must be a text.

@@ -12,6 +12,12 @@ export interface WidgetModel {
   send(content: unknown): void;
   on(event: string, listener: (...given: never[]) => void): void;
   off(event: string, listener: (...given: never[]) => void): void;
+  /** JupyterLab's and Voilà's know their kernel; others' may not say. */
+  widget_manager?: { kernel?: Kernel | null };
+}
+
+interface Kernel {
+  disposed?: { connect(slot: () => void): unknown; disconnect(slot: () => void): unknown };
 }
 
 const GONE: Connection = { state: "closed", reason: "The kernel is gone. Run the cell again for a new panel." };
@@ -45,12 +51,17 @@ export function commTransport(model: WidgetModel): Transport {
         clearTimeout(timer);
         timer = setTimeout(() => listener({ state: "open" }), SETTLES);
       };
+      // One that is shut down, or exchanged for another, leaves its comms as they were.
+      const gone = (): void => listener(GONE);
+      const kernel = model.widget_manager?.kernel;
+      kernel?.disposed?.connect(gone);
       model.on("comm_live_update", changed);
       listeners.add(listener);
       listener({ state: "open" });
       return () => {
         clearTimeout(timer);
         listeners.delete(listener);
+        kernel?.disposed?.disconnect(gone);
         model.off("comm_live_update", changed);
       };
     },

@@ -67,6 +67,21 @@ test("a comm that ends closes the panel, one that lives on says hello again", ()
   expect(model.count).toBe(0);
 });
 
+test("a kernel that is shut down or exchanged closes the panel, where the page knows it", () => {
+  const slots = new Set<() => void>();
+  const disposed = {
+    connect: (slot: () => void) => slots.add(slot),
+    disconnect: (slot: () => void) => slots.delete(slot),
+  };
+  const panel = new PanelModel(commTransport({ ...new Model(), widget_manager: { kernel: { disposed } } }), {
+    client: "cell",
+  });
+  for (const slot of slots) slot();
+  expect(panel.store.get().connection.state).toBe("closed");
+  panel.close();
+  expect(slots.size).toBe(0);
+});
+
 test("an intent over a dead comm fails with the reason", async () => {
   const model = new Model();
   const panel = new PanelModel(commTransport(model), { client: "cell" });

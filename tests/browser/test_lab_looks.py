@@ -51,9 +51,10 @@ def test_a_panel_is_accessible_whatever_it_shows(where: str, theme: str, open_no
     assert faults(panel) == []
 
     tools = panel.find_tool("table of", "demo.query")
+    tools.get_by_label("table").select_option("penguins")
     tools.get_by_label("limit").fill("0")
     panel.press("Run")
-    expect(tools.get_by_role("alert")).to_contain_text("0 is less than the minimum")
+    expect(tools.get_by_role("alert")).to_contain_text("0 is less than")
     assert faults(panel) == []
     tools.get_by_label("limit").fill("3")
     panel.press("Run")

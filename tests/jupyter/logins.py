@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
-from tests.jupyter_servers import RelayView, ServedKernel
+from tests.jupyter_servers import ServedKernel
+from tests.panels import View
 from tests.servers.oauth_server import OAuthServer
 
 
@@ -25,8 +26,8 @@ def callback(place: Place) -> str:
     return f"{place.url}ipymcp/oauth/callback"
 
 
-def begin(place: Place, kernel: ServedKernel, view: RelayView, site: OAuthServer, name: str = "docs") -> dict[str, str]:
-    """Load a server that wants a login, agree in the panel, log in; what the browser is sent back with."""
+def asked(place: Place, kernel: ServedKernel, view: View, site: OAuthServer, name: str = "docs") -> str:
+    """Load a server that wants a login, and agree in the panel; the address where to log in."""
     file = Path(place.folder, f"{name}.json")
     file.write_text(json.dumps({"mcpServers": {name: {"url": site.url}}}))
     view.hello(callback=callback(place))
@@ -34,6 +35,11 @@ def begin(place: Place, kernel: ServedKernel, view: RelayView, site: OAuthServer
     view.until(lambda state: any(one["type"] == "visit" for one in state["questions"].values()))
     [question] = view.state["questions"].values()
     view.ask("answer", question=question["id"], action="accept")
-    back = urlsplit(httpx.get(question["url"]).headers["location"])
+    return question["url"]
+
+
+def begin(place: Place, kernel: ServedKernel, view: View, site: OAuthServer) -> dict[str, str]:
+    """Do so, and log in there; what the browser is sent back with."""
+    back = urlsplit(httpx.get(asked(place, kernel, view, site)).headers["location"])
     assert back._replace(query="").geturl() == callback(place)
     return dict(parse_qsl(back.query))

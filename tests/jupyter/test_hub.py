@@ -1,11 +1,10 @@
-"""A real JupyterHub, its proxy and two users: each reaches their own kernels and settings, and nobody another's."""
+"""A real JupyterHub behind TLS and two users: each reaches their own kernels and settings, and nobody another's."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from tornado.httpclient import HTTPClientError
 
@@ -77,7 +76,7 @@ def test_another_user_of_the_hub_is_refused_everywhere(
         alice.view(kernel, origin="https://evil.example")
     assert refused.value.code == 403
     before = {path: alice.ask("GET", f"{alice.path}{path}").json() for path in READS}
-    with httpx.Client(base_url=hub.origin, headers={"Authorization": f"token {hub.token('bob')}"}) as script:
+    with hub.client(headers={"Authorization": f"token {hub.token('bob')}"}) as script:
         assert script.get(f"{bob.path}ipymcp/config").status_code == 200
         for method, path, body in [*(("GET", path, None) for path in READS), *CHANGES]:
             assert bob.ask(method, f"{alice.path}{path}", body).status_code == 403, path
@@ -90,7 +89,7 @@ def test_a_login_comes_back_through_the_hubs_proxy_to_the_one_kernel_that_waits(
 ) -> None:
     with running() as site, alice.view(kernel) as view, bob.view(bobs) as bobs_view:
         brought, his = begin(alice, kernel, view, site), begin(bob, bobs, bobs_view, site)
-        with httpx.Client() as stranger:
+        with hub.client() as stranger:
             page = stranger.get(callback(alice), params=brought)
             assert page.status_code == 200 and "set-cookie" not in page.headers
             assert page.headers["cache-control"] == "no-store" and page.headers["referrer-policy"] == "no-referrer"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.environments import ROOT, environment
-from tests.kernels import _environment
+from tests.kernels import private_environment
 
 LAB = ROOT / "ipymcp" / "labextension"
 STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
@@ -94,7 +94,7 @@ def test_jupyter_says_that_all_is_well(command: tuple[str, ...], said: str, tmp_
     script, *words = command
     done = subprocess.run(
         [str(python), str(python.parent / script), *words],
-        env=_environment(python, tmp_path, {}),
+        env=private_environment(python, tmp_path, {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -282,6 +282,15 @@ def test_a_deep_runtime_folder_is_no_obstacle(tmp_path: Path) -> None:
             view.hello()
 
 
+def test_a_runtime_folder_on_a_drive_that_knows_no_rights_will_do_where_jupyter_was_told_so(tmp_path: Path) -> None:
+    with started(tmp_path, env={"JUPYTER_ALLOW_INSECURE_WRITES": "1"}) as server:
+        kernel = server.start_kernel()
+        kernel.load()
+        kernel.announcement.chmod(0o777)
+        with server.view(kernel) as view:
+            view.hello()
+
+
 # -- a view that does not read -----------------------------------------------------------------------------------------
 
 

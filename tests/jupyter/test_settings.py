@@ -129,7 +129,15 @@ def test_what_is_wrong_is_said_and_nothing_is_written(own: JupyterServer) -> Non
     assert ask(http, "PUT", "ipymcp/config/servers/a", {"definition": {"command": 7}})[0] == 400
     assert ask(http, "PUT", "ipymcp/config/servers/a", {"definition": 7})[0] == 400
     assert ask(http, "PUT", "ipymcp/config/servers/a", [7])[0] == 400
-    assert http.put("ipymcp/config/servers/a", content="{").status_code == 400
+    broken = [
+        "",
+        "{",
+        '{"definition": {"command": "\\ud800"}}',
+        '{"definition": {"command": "x"}, "n": NaN}',
+        "[" * 99_999,
+    ]
+    for text in [*map(str.encode, broken), b'{"definition": {"command": "\xff"}}']:
+        assert http.put("ipymcp/config/servers/a", content=text).status_code == 400, text[:40]
     assert not own_file(own).exists()
 
 
@@ -152,6 +160,8 @@ def test_comments_are_not_lost_and_other_hosts_files_are_only_read(own: JupyterS
         assert ask(own.http, "GET", f"ipymcp/config?path={path}")[0] == 404, path
     status, said = ask(own.http, "PATCH", "ipymcp/config/servers/a", {"change": {"args": ["b"]}})
     assert (status, said["message"]) == (400, f"{own_file(own)}: its comments would be lost")
+    _, checked = ask(own.http, "POST", "ipymcp/config/check", {"name": "a", "change": {"args": ["b"]}})
+    assert checked["errors"] == [said]
     assert ask(own.http, "DELETE", "ipymcp/config/servers/git")[0] in (400, 404)
     assert "git-server" in theirs.read_text() and "mine" in own_file(own).read_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from ipymcp.tools.sanitize import visible
@@ -16,6 +17,8 @@ __all__ = ["LogNumbers", "LogReader"]
 _MOST_LINES = 500
 _MOST_CHARACTERS = 100_000
 """Of one batch."""
+_FLOODED = 0.3
+"""Seconds between batches where one could not hold all: nobody reads thousands of lines a second."""
 
 
 class LogNumbers:
@@ -48,12 +51,13 @@ class LogReader:
         self._numbers = numbers
         self._last = since
         """The number of the last line that was read, or left out."""
+        self._not_before = 0.0
 
     @property
     def has_news(self) -> bool:
         """Whether there is something to read."""
         session = self._host.sessions.get(self._server)
-        if session is None:
+        if session is None or time.monotonic() < self._not_before:
             return False
         return self._last is None or self._numbers.first(self._server, session.log) + session.log.total != self._last
 
@@ -78,4 +82,5 @@ class LogReader:
                 {"n": number, "time": line.time, "level": visible(line.level), "source": line.source, "text": text}
             )
         dropped = unread - len(shown)
+        self._not_before = time.monotonic() + _FLOODED if dropped else 0.0
         return {"lines": shown[::-1], "dropped": dropped} if shown or dropped else None

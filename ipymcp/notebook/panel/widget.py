@@ -12,6 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import anywidget
+from traitlets import Any as AnyTrait
 from traitlets import Bool, Unicode
 
 from ipymcp.notebook.panel.comm import CommCarrier
@@ -38,6 +39,7 @@ class PanelWidget(anywidget.AnyWidget):
     library = Unicode(help="Names the panel's code.").tag(sync=True)
     server = Unicode(help="The server whose card it is; empty for a panel of all.").tag(sync=True)
     asks = Bool(help="Whether it shows questions, and nothing else.").tag(sync=True)
+    layout = AnyTrait(None, help="None: ipywidgets' own would be a second model, as large as this one.").tag(sync=True)
 
     def __init__(self, panel: Panel, server: str = "", *, asks: bool = False) -> None:
         super().__init__(library=_library()[0], server=server, asks=asks)

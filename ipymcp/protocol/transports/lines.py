@@ -38,10 +38,13 @@ class LineSplitter:
         """The lines that this chunk completes, without their ends; empty ones left out."""
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes | bytearray | Oversized] = []
-        for end in ends:
+        is_plain = len(chunk) <= self._limit and b"\r" not in chunk  # all but the first stand whole in the chunk
+        for end in ends[:1] if is_plain else ends:
             line = self._complete(end)
             if line:
                 lines.append(line)
+        if is_plain:
+            lines += filter(None, ends[1:])
         if rest:
             self._keep(rest, lines)
         return lines

@@ -252,9 +252,8 @@ class StdioTransport:
             rest = self._stderr_lines.finish()
             lines = [rest] if rest else []
         if lines and self._receiver is not None:
-            self._receiver.stderr(
-                [(line.head if isinstance(line, Oversized) else line).decode("utf-8", "replace") for line in lines]
-            )
+            whole = b"\n".join([line.head if isinstance(line, Oversized) else line for line in lines])
+            self._receiver.stderr(whole.decode("utf-8", "replace").split("\n"))
         if not chunk:
             self._stderr_ended.set()
 
