@@ -131,7 +131,6 @@ ENVIRONMENTS = {
         Environment("build", ("hatchling>=1.26",)),
         Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
         Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
-        Environment("lab", ("jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True, for_tests=False),
         Environment("models", MODELS, ipymcp=True),
         Environment("npm", NPM, npm=True),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),

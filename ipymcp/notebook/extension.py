@@ -47,12 +47,8 @@ class Extension:
         self._matcher: Any = None
         self._panel: Panel | None = None
         self._relay: Relay | None = None
-<<<<<<< HEAD
-        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
-=======
         self._has_control = False
-        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, parent=ip)
->>>>>>> panel
+        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
 
     def install(self) -> None:
         """Put everything in."""

@@ -7,6 +7,7 @@ class of its own, made at the first attribute access; ten thousand tools in a ca
 from __future__ import annotations
 
 import inspect
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.models.reading import ResultReader
     from ipymcp.tools.schema import ToolSchema
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
@@ -52,6 +54,13 @@ class ToolFactory:
         """What was shown in part."""
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
+
+    @cached_property
+    def reader(self) -> ResultReader:
+        """Reads on in what was too long for a model."""
+        from ipymcp.tools.models.reading import ResultReader
+
+        return ResultReader(self.results)
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
         """The input schema of a tool, for Python."""

@@ -180,10 +180,18 @@ class Toolset(Listing):
 
         return chatlas_tools(self._declarations(), self._caller())
 
+    def _for_model(self) -> tuple[FunctionTool, ...]:
+        """The functions, and what reads on in results that were too long, once there are any."""
+        if "reader" not in self._factory.__dict__ or not self._factory.reader.handles:
+            return self._functions
+        from ipymcp.tools.models.functions import FunctionTool
+
+        return (*self._functions, FunctionTool(self._factory.reader.read_result))
+
     def _declarations(self) -> list[Declaration]:
         from ipymcp.tools.models.declaring import declarations
 
-        return declarations(self._entries("model"), self._functions)
+        return declarations(self._entries("model"), self._for_model())
 
     def _caller(self) -> ToolCaller:
         from ipymcp.tools.models.running import ToolCaller
@@ -193,7 +201,7 @@ class Toolset(Listing):
     def _declared(self, dialect: Dialect) -> ProviderTools:
         from ipymcp.tools.models.declaring import provider_tools
 
-        return provider_tools(self._entries("model"), self._functions, dialect)
+        return provider_tools(self._entries("model"), self._for_model(), dialect)
 
     def describe(self) -> Table:
         """What the tools cost a model in each request, by server. Tokens are an estimate: four characters each."""
@@ -232,7 +240,7 @@ class Toolset(Listing):
         Raises:
             UnknownName: Nothing, or what it may not see.
         """
-        for function in self._functions:
+        for function in self._for_model():
             if function.name == name:
                 return function
         for session, entry in self._selected():

@@ -177,14 +177,42 @@ def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
     assert text.endswith("Do not try it again; go on without it, or ask the user.")
 
 
-def test_a_result_that_is_too_long_for_a_model_is_cut_and_kept(mcp: Mcp) -> None:
-    text = "long " * 20_000
+def test_a_long_text_is_kept_and_read_on(mcp: Mcp) -> None:
+    text = "".join(f"line {number}\n" for number in range(10_000))
 
     (shown,) = told(mcp.tools.run([call("demo__echo", text=text)]))
 
-    assert shown.startswith(text[:40_000] + "\n[cut here: 100,000 characters in all.")
-    number = int(shown.partition("mcp.results[")[2].partition("]")[0])
-    assert mcp.results[number].text == text
+    handle = int(shown.partition("handle=")[2].partition(" ")[0])
+    assert shown == (
+        f"[Too long to be given whole: {len(text):,} characters. It is kept as result {handle}: call read_result with"
+        f" handle={handle} to read on. The user has it as mcp.results[{handle}].]\n{text[:5_000]}"
+    )
+    assert mcp.results[handle].text == text
+    assert mcp.tools.to_openai()[-1]["function"]["name"] == "read_result"
+    (more,) = told(mcp.tools.run([call("read_result", handle=handle, offset=5_000)]))
+    assert json.loads(more) == {"text": text[5_000:15_000], "next": 15_000}
+
+
+def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
+    def rows() -> list[dict[str, Any]]:
+        return [{"n": number, "kind": "ab"[number % 2], "note": "x" * 100} for number in range(1_000)]
+
+    tools = mcp.tools + [rows]
+    (shown,) = told(tools.run([call("rows")]))
+
+    assert shown.startswith(
+        "[Too long to be given whole: 1,000 rows of n: int, kind: str, note: str. It is kept as result"
+    )
+    assert len(json.loads(shown.partition("\n")[2])) == 5
+    handle = int(shown.partition("handle=")[2].partition(" ")[0])
+    asked = call("read_result", handle=handle, offset=2, limit=2, columns=["n"], where={"kind": "b"})
+    assert json.loads(told(tools.run([asked]))[0]) == {"rows": [{"n": 5}, {"n": 7}], "matching": 500, "next": 4}
+    (page,) = told(tools.run([call("read_result", handle=handle, limit=10_000)]))
+    assert json.loads(page)["next"] == len(json.loads(page)["rows"]) < 200
+    assert told(tools.run([call("read_result", handle=handle, columns=["m"])])) == [
+        "Error: there is no column 'm' (columns: n, kind, note)"
+    ]
+    assert told(tools.run([call("read_result", handle=10**9)]))[0].startswith("Error: there is no result 1000000000 (")
 
 
 def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:

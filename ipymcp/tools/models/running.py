@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
@@ -16,6 +16,7 @@ from ipymcp.tools.models.dialects import Asked, Outcome, read_arguments
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
 from ipymcp.tools.models.profiles import PLAIN
+from ipymcp.tools.models.reading import LONGEST, preview
 from ipymcp.tools.plain import plain
 from ipymcp.tools.sanitize import stripped
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ipymcp.tools.toolset import Toolset
 
 __all__ = ["ToolCaller", "Runner"]
-
-_LONGEST: Final = 40_000
-"""Characters of a result that a model is given."""
 
 
 class Runner:
@@ -98,7 +96,7 @@ class Runner:
             text = value if isinstance(value, str) else json.dumps(plain(value, ()), ensure_ascii=False)
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
-            return Outcome(asked, told[:_LONGEST], is_error=True)
+            return Outcome(asked, told[:LONGEST], is_error=True)
         return Outcome(asked, self._cut(text, value, self._host.number(), len(text)), value=value)
 
     def _read(self, asked: Asked, result: ToolResult, number: int) -> Outcome:
@@ -107,14 +105,11 @@ class Runner:
         return Outcome(asked, text, tuple(result.images), value=result)
 
     def _cut(self, text: str, value: object, number: int, size: int) -> str:
-        text = stripped(text)
-        if len(text) <= _LONGEST:
-            return text
+        if len(text) <= LONGEST:
+            return stripped(text)
         self._factory.results.keep(number, value, size)
-        return (
-            f"{text[:_LONGEST]}\n[cut here: {len(text):,} characters in all. The whole is kept in the notebook,"
-            f" as mcp.results[{number}].]"
-        )
+        self._factory.reader.handles.add(number)
+        return preview(value, text, number)
 
 
 class ToolCaller:
@@ -153,7 +148,7 @@ def _told(error: McpError) -> str:
     if isinstance(error, PolicyError):
         return stripped(f"Not done: {error.message}. Do not try it again; go on without it, or ask the user.")
     if isinstance(error, ToolError):
-        return stripped(error.result.text[:_LONGEST]) or "The tool failed without a word."
+        return stripped(error.result.text[:LONGEST]) or "The tool failed without a word."
     hint = f" ({error.hint})" if isinstance(error, (ArgumentError, UnknownName)) and error.hint else ""
     kind = "Timed out: " if isinstance(error, CallTimeout) else "Error: "
     return stripped(f"{kind}{error.message}{hint}")

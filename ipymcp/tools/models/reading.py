@@ -1,0 +1,132 @@
+"""What is too long for a model, kept in the notebook: a preview with a handle, and a tool that reads on from there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import ArgumentError
+from ipymcp.tools.complaints import shortened
+from ipymcp.tools.frames import find_records
+from ipymcp.tools.sanitize import stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ipymcp.tools.kept_results import KeptResults
+
+__all__ = ["LONGEST", "ResultReader", "preview"]
+
+LONGEST: Final = 20_000
+"""Characters that a model is given at a time."""
+_PAGE: Final = LONGEST // 2
+"""Characters of one page, which JSON may nearly double."""
+_ROWS: Final = 5
+_MOST_ROWS: Final = 200
+_LONGEST_NAMES: Final = 1_000
+
+
+class ResultReader:
+    """Reads kept results for a model.
+
+    Args:
+        kept: The notebook's.
+    """
+
+    def __init__(self, kept: KeptResults) -> None:
+        self._kept = kept
+        self.handles: set[int] = set()
+        """Those that this model was given."""
+
+    def read_result(
+        self,
+        handle: int,
+        offset: int = 0,
+        limit: int = 50,
+        columns: list[str] | None = None,
+        where: dict[str, Any] | None = None,
+    ) -> Any:
+        """Read more of a result that was too long. Rows where it is a table, characters where it is text.
+
+        Args:
+            handle: The number in what you were given instead of the result.
+            offset: How many rows, or characters, to skip.
+            limit: How many rows to give at most. Of text as much is given as there is room for.
+            columns: Only these columns of a table.
+            where: Only rows of a table whose columns have these values.
+        """
+        if handle not in self.handles or handle not in self._kept:
+            known = ", ".join(map(str, sorted(self.handles))) or "none"
+            raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")
+        value = self._kept[handle]
+        rows = _rows(value)
+        if rows is None:
+            text = _text(value)
+            return {"text": text[offset : offset + _PAGE], "next": _next(offset + _PAGE, len(text))}
+        names = _names(rows)
+        for name in (*(columns or ()), *(where or ())):
+            if name not in names:
+                raise ArgumentError(
+                    f"there is no column {name!r}", argument="columns", hint=f"columns: {_listed(names)}"
+                )
+        chosen = [row for row in rows if all(row.get(name) == wanted for name, wanted in (where or {}).items())]
+        page = _fitting(_picked(chosen[offset : offset + min(limit, _MOST_ROWS)], columns))
+        return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
+
+
+def preview(value: Any, text: str, number: int) -> str:
+    """What a model is given instead of a result that is too long."""
+    rows = _rows(value)
+    if rows is None:
+        about = f"{len(text):,} characters"
+        shown = text[: _PAGE // 2]
+    else:
+        about = f"{len(rows):,} rows of {_listed(_types(rows))}"
+        shown = json.dumps(_fitting(rows[:_ROWS]), ensure_ascii=False)
+    return (
+        f"[Too long to be given whole: {about}. It is kept as result {number}: call read_result with handle={number} to"
+        f" read on. The user has it as mcp.results[{number}].]\n{stripped(shown)}"
+    )
+
+
+def _rows(value: Any) -> list[dict[str, Any]] | None:
+    return find_records(getattr(value, "data", value))
+
+
+def _text(value: Any) -> str:
+    text = getattr(value, "text", value)
+    return stripped(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, default=str))
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _types(rows: Sequence[dict[str, Any]]) -> list[str]:
+    first = {name: type(row[name]).__name__ for row in reversed(rows[:_MOST_ROWS]) for name in row}
+    return [f"{name}: {first.get(name, 'any')}" for name in _names(rows)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return shortened(", ".join(names), _LONGEST_NAMES)
+
+
+def _picked(rows: Sequence[dict[str, Any]], columns: Sequence[str] | None) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in columns if name in row} for row in rows] if columns else list(rows)
+
+
+def _fitting(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many of the rows as there is room for, one at least."""
+    fitting: list[dict[str, Any]] = []
+    room = _PAGE
+    for row in rows:
+        room -= len(json.dumps(row, ensure_ascii=False, default=str))
+        if room < 0 and fitting:
+            break
+        fitting.append(row)
+    return fitting
+
+
+def _next(offset: int, count: int) -> int | None:
+    """Where to go on; None at the end."""
+    return offset if offset < count else None
