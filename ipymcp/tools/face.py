@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ipymcp.tools.models.answer import Answer
     from ipymcp.tools.models.asking import Asker
     from ipymcp.tools.models.driving import Limits
+    from ipymcp.tools.models.finding import Discover
     from ipymcp.tools.pins import ToolPins
     from ipymcp.tools.policy import ToolPolicy
     from ipymcp.tools.prompts import AllPrompts
@@ -158,6 +159,7 @@ class Mcp(Live):
         returns: Any = None,
         allow: Iterable[str] = (),
         limits: Limits | None = None,
+        discover: Discover = "auto",
     ) -> Answer:
         """Have a model answer, with the notebook's tools. Needs `pip install 'ipymcp[llm]'`.
 
@@ -173,6 +175,8 @@ class Mcp(Live):
             returns: A dataclass, TypedDict, pydantic model or JSON Schema that the answer has to fit: `.data`.
             allow: Patterns over `server.tool` of the tools it may call unasked, for this answer.
             limits: How far it may go.
+            discover: `always` gives it a search over the tools instead of all their schemas, `auto` where these would
+                be too much.
 
         Returns:
             `.text`, `.data`, `.calls`, `.messages`, `.usage`.
@@ -184,7 +188,16 @@ class Mcp(Live):
         from ipymcp.tools.models.driving import Limits
 
         wanted = Wanted(
-            prompt, model, self._selection(tools), base_url, chat, system, returns, tuple(allow), limits or Limits()
+            prompt,
+            model,
+            self._selection(tools),
+            base_url,
+            chat,
+            system,
+            returns,
+            tuple(allow),
+            limits or Limits(),
+            discover,
         )
         return await self._asker.ask(wanted)
 

@@ -166,6 +166,19 @@ def test_tools_are_those_that_are_named(kernel: Kernel, models: str) -> None:
     assert failure(ask(kernel, "hey", options="--tools nobody.*"))[0] == "McpError: no tool matches nobody.*"
 
 
+def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, models: str) -> None:
+    text = 'search_tools({"query": "echo a text"}) call_tool({"name": "demo__echo", "arguments": {"text": "hey"}})'
+
+    outcome = ask(kernel, text, "tools", "--discover always")
+
+    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"]
+    plain = shown(outcome)
+    assert plain[0].startswith("tools · 5 tools to search, about ")
+    assert [line.partition(" · ")[0] for line in plain[2:4]] == ["notebook.search_tools", "demo.echo"]
+    assert plain[4].startswith('They answered: [{"name": "demo__echo", "description": "[demo] ')
+    assert plain[4].endswith(" | hey")
+
+
 def test_anthropics_messages_stream_in_split_pieces_too(kernel: Kernel) -> None:
     outcome = kernel.run(
         '%mcp ask -m anthropic:tools --allow * demo__echo({"text": "one"}) demo__plot({"kind": "bar"})'

@@ -38,7 +38,10 @@ def test_a_plain_schema_is_left_as_it_is(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("profile", EVERY)
-@pytest.mark.parametrize("schema", [None, True, [], {}, {"type": "object"}, {"type": "string"}, {"properties": 7}])
+@pytest.mark.parametrize(
+    "schema",
+    [None, True, [], {}, {"type": "object"}, {"type": "string"}, {"properties": 7}, {"nullable": True}, {"enum": [1]}],
+)
 def test_whatever_a_schema_is_it_becomes_an_objects(schema: object, profile: Profile) -> None:
     assert compiled(schema, profile).parameters == {"type": "object", "properties": {}}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import McpError
 from ipymcp.notebook.magics.expressions import evaluate, parse_expression
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
     from ipymcp.tools.models.asking import Wanted
     from ipymcp.tools.models.driving import Limits
+    from ipymcp.tools.models.finding import Discover
     from ipymcp.tools.toolset import Toolset
 
 __all__ = ["COMMANDS"]
@@ -36,6 +37,7 @@ Options come before the question. You are asked about calls as %mcp policy has i
     --system TEXT     tell it this first
     --returns EXPR    a dataclass, TypedDict or JSON Schema that the answer has to fit: answer.data
     --allow PATTERN   tools it may call unasked, for this answer
+    --discover WHEN   auto, always, never: give it a search over the tools instead of all of them
     --out VAR         bind the answer to this name
     --dry-run         show what would be sent, and send nothing
     -f FORMAT         markdown, text or json
@@ -50,6 +52,7 @@ _OPTIONS = (
     Option("--system", "TEXT"),
     Option("--returns", "EXPR"),
     Option("--allow", "PATTERN", repeats=True, takes="tool"),
+    Option("--discover", "WHEN", choices=("auto", "always", "never")),
     Option("--out", "VAR"),
     Option("--dry-run"),
     Option("-f", "FORMAT", choices=("markdown", "text", "json")),
@@ -106,6 +109,7 @@ def _wanted(request: Request) -> Wanted:
         returns=_returns(request, parsed),
         allow=tuple(_patterns(parsed.texts("--allow"))),
         limits=_limits(parsed),
+        discover=cast("Discover", parsed.text("--discover") or "auto"),
         names={name: value for space in reversed(request.namespaces) for name, value in space.items()},
     )
 

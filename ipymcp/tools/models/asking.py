@@ -14,6 +14,7 @@ from ipymcp.tools.models.answer import Answer, ModelCall
 from ipymcp.tools.models.declaring import cost
 from ipymcp.tools.models.dialects import Asked, Outcome
 from ipymcp.tools.models.driving import Limits, Question
+from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
 from ipymcp.tools.models.prompting import filled
 from ipymcp.tools.models.running import Runner
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.tools.models.declaring import Declaration
     from ipymcp.tools.models.driving import Driver, Finished
+    from ipymcp.tools.models.finding import Discover
     from ipymcp.tools.models.prompting import Attached
     from ipymcp.tools.tool import ToolFactory
     from ipymcp.tools.toolset import Toolset
@@ -54,6 +56,7 @@ class Wanted(Struct, frozen=True):
         returns: A type or a JSON Schema that the answer has to fit.
         allow: Patterns over `server.tool` of the tools it may call unasked, for this answer.
         limits: How far it may go.
+        discover: Whether the model searches for tools instead of being told of all: `auto` where they are too many.
         names: The variables that `$name` may mean.
     """
 
@@ -66,6 +69,7 @@ class Wanted(Struct, frozen=True):
     returns: Any = None
     allow: tuple[str, ...] = ()
     limits: Limits = Limits()
+    discover: Discover = "auto"
     names: dict[str, Any] = {}
 
 
@@ -81,10 +85,15 @@ class Beginning(Struct, frozen=True):
     tokens: int
     """About how many the tools cost in each request."""
     chat: str
+    searches: bool = False
+    """Whether it is given a search over the tools instead of them."""
 
     def __str__(self) -> str:
         count = len(self.names)
-        tools = f"{count:,} tool{'' if count == 1 else 's'}, about {self.tokens:,} tokens" if count else "no tools"
+        to_find = " to search" if self.searches else ""
+        tools = (
+            f"{count:,} tool{'' if count == 1 else 's'}{to_find}, about {self.tokens:,} tokens" if count else "no tools"
+        )
         with_ = "".join(f" · ${one.name}: {one.what}" for one in self.attached)
         return f"{self.model} · {tools}{f' · chat {self.chat!r}' if self.chat else ''}{with_}"
 
@@ -137,10 +146,13 @@ class Asker:
             McpError: It cannot; the conversation so far is kept.
         """
         beginning, declared = self._prepared(wanted)
+        tools = wanted.tools
+        if beginning.searches:
+            tools = tools + [ToolFinder(tools._declarations).search_tools]
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
         scene = _Scene(self._host, audience)
-        calls = _Calls(self._host, Runner(wanted.tools, self._factory, turn), scene, beginning.names)
+        calls = _Calls(self._host, Runner(tools, self._factory, turn), scene, beginning.names)
         question = Question(
             model=self._model(wanted),
             base_url=wanted.base_url,
@@ -172,17 +184,25 @@ class Asker:
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
         declarations = wanted.tools._declarations()
+        names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
+        declared: Callable[[], list[Declaration]] = wanted.tools._declarations
+        tokens = sum(map(cost, declarations))
+        searches = wanted.discover == "always" or (wanted.discover == "auto" and tokens > BUDGET)
+        if searches:
+            declared = ToolFinder(declared).declarations
+            tokens = sum(map(cost, declared()))
         prompt = filled(wanted.prompt, wanted.names)
         beginning = Beginning(
             model=_name(model),
             prompt=prompt.text,
             system="\n\n".join(filter(None, (_SYSTEM, wanted.system))),
             attached=prompt.attached,
-            names={one.name: f"{one.server}.{one.tool}" for one in declarations},
-            tokens=sum(map(cost, declarations)),
+            names=names,
+            tokens=tokens,
             chat=wanted.chat,
+            searches=searches,
         )
-        return beginning, wanted.tools._declarations
+        return beginning, declared
 
     def _model(self, wanted: Wanted) -> Any:
         return wanted.model if wanted.model is not None else self.model
@@ -269,7 +289,10 @@ class _Calls:
 
     async def from_driver(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, from the driver's loop."""
-        return await self._host.loop.arun(self._make(Asked("", name, arguments)))
+        asked = Asked("", name, arguments)
+        if name == CALL:
+            asked = Asked("", str(arguments.get("name")), arguments.get("arguments"))
+        return await self._host.loop.arun(self._make(asked))
 
     async def _make(self, asked: Asked) -> Outcome:
         server, _, tool = self._names.get(asked.name, f"{HERE}.{asked.name}").partition(".")

@@ -32,6 +32,8 @@ _BUILT: Final = frozenset(
     | {"$ref", "$defs", "definitions", "allOf", *_UNIONS}
 )
 """What the compiler reads itself."""
+_NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default"})
+"""Arguments are an object, whatever else their schema says."""
 _SILENT: Final = frozenset({"$schema", "$id", "$anchor", "$comment", "examples", "deprecated", "readOnly", "writeOnly"})
 """What says nothing to a model: no loss."""
 
@@ -91,7 +93,8 @@ class _Compiler:
         try:
             if any(each in root for each in ("$ref", "allOf", *_UNIONS)):
                 root = self._flat(root)
-            result = self._node({**root, "type": "object"}, "", 0)
+            own = {word: value for word, value in root.items() if word not in _NOT_AT_THE_TOP}
+            result = self._node({**own, "type": "object"}, "", 0)
         except RecursionError:
             self._lose("", "too large: any arguments")
             result = {}

@@ -94,6 +94,8 @@ class Runner:
         try:
             value = await self._host.answers.run(_without_argument(tool.function, bound), None)
             text = value if isinstance(value, str) else json.dumps(plain(value, ()), ensure_ascii=False)
+        except McpError:
+            raise
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
             return Outcome(asked, told[:LONGEST], is_error=True)

@@ -1,0 +1,82 @@
+"""Many tools: instead of the schema of each, a model is given a search over them and a way to call what it found."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from ipymcp.tools.models.declaring import declared_function
+from ipymcp.tools.models.functions import FunctionTool
+from ipymcp.tools.models.profiles import PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ipymcp.tools.models.declaring import Declaration
+
+__all__ = ["BUDGET", "CALL", "SEARCH", "Discover", "ToolFinder"]
+
+Discover: TypeAlias = Literal["auto", "always", "never"]
+BUDGET: Final = 20_000
+"""Tokens of declarations above which `auto` has a model search."""
+SEARCH, CALL = "search_tools", "call_tool"
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_NAMED: Final = 4.0
+"""How much more a word in a tool's name says than one in its description."""
+_MOST: Final = 20
+
+
+class ToolFinder:
+    """Finds tools for a model.
+
+    Args:
+        declared: Gives the tools, read anew at each search.
+    """
+
+    def __init__(self, declared: Callable[[], Sequence[Declaration]]) -> None:
+        self._declared = declared
+
+    def declarations(self) -> list[Declaration]:
+        """What the model is given instead."""
+        return [declared_function(FunctionTool(one), PLAIN) for one in (self.search_tools, self.call_tool)]
+
+    def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]]:
+        """Find tools by words of what they should do. Gives their names, descriptions and parameters.
+
+        Args:
+            query: A few words, such as "read file" or "create github issue".
+            limit: How many to give at most.
+        """
+        tools = self._declared()
+        words = {one.name: (set(_words(one.name)), set(_words(one.description))) for one in tools}
+        asked = set(_words(query))
+        weights = {word: math.log(1 + len(tools) / (1 + _count(word, words.values()))) for word in asked}
+        scores = {
+            one.name: sum(weights[word] * (_NAMED * (word in words[one.name][0]) + (word in words[one.name][1]))
+                          for word in asked)
+            for one in tools
+        }  # fmt: skip
+        found = sorted((one for one in tools if scores[one.name] > 0), key=lambda one: -scores[one.name])
+        return [
+            {"name": one.name, "description": one.description, "parameters": one.parameters}
+            for one in found[: min(limit, _MOST)]
+        ]
+
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Call a tool that search_tools gave.
+
+        Args:
+            name: Its name, as it was given.
+            arguments: What its parameters ask for.
+        """
+        raise NotImplementedError  # whoever makes the model's calls makes that one instead
+
+
+def _words(text: str) -> list[str]:
+    spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
+    return [word.removesuffix("s") if len(word) > 3 else word for word in _WORD.findall(spread.lower())]
+
+
+def _count(word: str, known: Any) -> int:
+    return sum(word in names or word in descriptions for names, descriptions in known)

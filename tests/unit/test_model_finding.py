@@ -1,0 +1,50 @@
+"""A search over tools, as a model uses it."""
+
+from __future__ import annotations
+
+from ipymcp.tools.models.declaring import Declaration
+from ipymcp.tools.models.finding import ToolFinder
+
+
+def tool(name: str, description: str = "") -> Declaration:
+    return Declaration(name, name.partition("__")[0], name, description, {"type": "object"}, ())
+
+
+TOOLS = [
+    tool("git__log", "[git] Show the commits of a repository."),
+    tool("github__createIssue", "[github] Open an issue in a repository."),
+    tool("fs__read_file", "[fs] Read a file as text."),
+    tool("fs__write_file", "[fs] Write text to a file."),
+    tool("fs__list_directory", "[fs] The files of a folder."),
+]
+FINDER = ToolFinder(lambda: TOOLS)
+
+
+def found(query: str, limit: int = 8) -> list[str]:
+    return [one["name"] for one in FINDER.search_tools(query, limit)]
+
+
+def test_words_of_the_name_count_most_and_rare_ones_more_than_frequent_ones() -> None:
+    assert found("create github issues")[0] == "github__createIssue"
+    assert found("read a file")[0] == "fs__read_file"
+    assert found("commits of the repository")[0] == "git__log"
+
+
+def test_what_has_none_of_the_words_is_not_found() -> None:
+    assert found("weather") == []
+    assert found("") == []
+
+
+def test_no_more_are_given_than_asked_for() -> None:
+    assert len(found("file", limit=2)) == 2
+    assert FINDER.search_tools("commits") == [
+        {"name": "git__log", "description": TOOLS[0].description, "parameters": {"type": "object"}}
+    ]
+
+
+def test_a_model_is_told_of_two_tools_instead() -> None:
+    search, call = FINDER.declarations()
+
+    assert (search.name, call.name) == ("search_tools", "call_tool")
+    assert search.parameters["required"] == ["query"]
+    assert call.parameters["required"] == ["name", "arguments"]
