@@ -179,7 +179,9 @@ class _Compiler:
 
     def _keeps(self, word: str, value: object) -> bool:
         profile = self._profile
-        return word in profile.words and (word != "format" or profile.formats is None or value in profile.formats)
+        if word == "format":
+            return isinstance(value, str) and word in profile.words and value in (profile.formats or (value,))
+        return word in profile.words
 
     def _reword(self, word: str, value: object, path: str, result: Schema, notes: list[str]) -> None:
         if word == "const":
