@@ -69,8 +69,13 @@ test("a comm that ends closes the panel, one that lives on says hello again", ()
 
 test("a kernel that is shut down or exchanged closes the panel, where the page knows it", () => {
   const slots = new Set<() => void>();
-  const disposed = { connect: (slot: () => void) => slots.add(slot), disconnect: (slot: () => void) => slots.delete(slot) };
-  const panel = new PanelModel(commTransport({ ...new Model(), widget_manager: { kernel: { disposed } } }), { client: "cell" });
+  const disposed = {
+    connect: (slot: () => void) => slots.add(slot),
+    disconnect: (slot: () => void) => slots.delete(slot),
+  };
+  const panel = new PanelModel(commTransport({ ...new Model(), widget_manager: { kernel: { disposed } } }), {
+    client: "cell",
+  });
   for (const slot of slots) slot();
   expect(panel.store.get().connection.state).toBe("closed");
   panel.close();
