@@ -203,7 +203,7 @@ def test_without_anywidget_it_is_a_prompt_and_a_panel_is_for_ipymcps_extension_a
     outcome = asking.run(ASK, answers=["!decline"])
     assert outcome.prompts
     assert not outcome.displays
-    [panel] = done(asking, "%mcp panel").displays
+    [panel] = done(asking, "%mcp panel", answers=()).displays
     assert set(panel) == {"text/plain", "text/html", "application/vnd.ipymcp.panel+json"}
 
 

@@ -23,7 +23,7 @@ def loaded(kernel: Kernel) -> Kernel:
 
 
 def shown(kernel: Kernel) -> CommView:
-    return CommView(kernel, done(kernel, "%mcp panel").displays)
+    return CommView(kernel, done(kernel, "%mcp panel", answers=()).displays)
 
 
 def quiet(view: View, seconds: float) -> None:
