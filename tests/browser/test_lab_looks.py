@@ -63,10 +63,10 @@ def test_a_panel_is_accessible_whatever_it_shows(where: str, theme: str, open_no
     assert faults(panel) == []
 
     resources = panel.show("Resources")
-    resources.get_by_role("option", name="notes").click()
+    resources.get_by_role("option", name="About the penguins").click()
     expect(resources.locator(".mcp-preview")).to_be_visible()
     assert faults(panel) == []
-    panel.show("Prompts").get_by_role("option", name="describe").click()
+    panel.show("Prompts").get_by_role("option", name="Describe a species").click()
     expect(panel.root.get_by_label("species")).to_be_visible()
     assert faults(panel) == []
     panel.show("Calls").get_by_role("option").first.click()
