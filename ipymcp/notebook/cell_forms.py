@@ -37,8 +37,8 @@ class CellForms:
 
     def __init__(self, extension: Extension) -> None:
         self._extension = extension
-        self._was_seen = True
-        """Whether the last one was; the first may be."""
+        self._is_in_vain = False
+        """Whether nobody saw the last one."""
 
     async def draw(self, place: Place) -> CellForm | None:
         """Draw one, on the background loop; None where nobody would see it, or its answer would not come through."""
@@ -46,21 +46,25 @@ class CellForms:
             return None
         displaying = Errand(self._display, None)
         place.post(displaying.run, displaying.give_up)
-        form = await displaying.outcome
-        if form is None:
-            return None
-        self._was_seen = False
         try:
-            self._was_seen = await self._is_seen(form, place)
+            form = await displaying.outcome
+        except Exception:  # widgets that are broken here are no reason not to ask
+            self._is_in_vain = True
+            return None
+        if form is None:  # nobody waits any more
+            return None
+        is_seen = False
+        try:
+            is_seen = await self._is_seen(form, place)
         finally:
-            if not self._was_seen:
+            if not is_seen:
                 form.remove()
-        return form if self._was_seen else None
+        return form if is_seen else None
 
     def _may_be_seen(self) -> bool:
         ipykernel: Any = sys.modules.get("ipykernel")
         return (
-            self._was_seen
+            not self._is_in_vain
             and hasattr(self._extension.ip, "kernel")
             and self._extension.settings.panel != "view"
             and ipykernel is not None
@@ -77,11 +81,12 @@ class CellForms:
     async def _is_seen(self, form: CellForm, place: Place) -> bool:
         seen = Errand(lambda: True, False)
         place.post(_nothing, seen.give_up)
-        loop = asyncio.get_running_loop()
-        loop.call_later(_SIGN, lambda: form.has_spoken or seen.give_up())
-        loop.call_later(_CODE, seen.give_up)
         form.on_hello(seen.run)
-        return await seen.outcome
+        done, _ = await asyncio.wait({seen.outcome}, timeout=_SIGN)
+        if not done and form.has_spoken:
+            done, _ = await asyncio.wait({seen.outcome}, timeout=_CODE)
+        self._is_in_vain = not done
+        return bool(done) and seen.outcome.result()
 
 
 def _nothing() -> None: ...

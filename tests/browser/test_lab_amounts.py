@@ -20,9 +20,8 @@ _HEADER = 200
 """Bytes of a frame within which its own type stands, and its parent's not yet."""
 MANY_SERVERS = 200
 MANY = f"""
-import ipymcp
-lazy = {{"command": "python", "args": ["-c", "pass"], "lazy": True}}
-mcp.load({{f"server-{{number:03}}": lazy for number in range({MANY_SERVERS})}})
+idle = {{"command": "python", "args": ["-c", "pass"], "disabled": True}}
+mcp.load({{f"server-{{number:03}}": idle for number in range({MANY_SERVERS})}})
 %mcp load many -- {NAMED} --many 5000;
 """
 

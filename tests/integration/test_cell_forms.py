@@ -7,14 +7,17 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, text
 from tests.kernels import Cell, Kernel
 from tests.panels import CommView, Message
+from tests.servers.oauth_server import running
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 NAMED = ROOT / "tests" / "servers" / "named.py"
@@ -112,6 +115,22 @@ def test_trust_is_asked_below_the_cell_that_loads(kernel: Kernel) -> None:
     assert line(cell) == f"May servers of {kernel.folder / '.mcp.json'} run? · yes: theirs"
 
 
+def test_a_login_is_asked_below_the_cell_and_waits_for_the_browser(kernel: Kernel, tmp_path: Path) -> None:
+    with running() as server:
+        file = tmp_path / "servers.json"
+        file.write_text(json.dumps({"mcpServers": {"docs": {"url": server.url}}}))
+        done(kernel, "%load_ext ipymcp")
+        cell = kernel.start(f"from ipymcp import mcp; await mcp.load.aio({str(file)!r})", answers=())
+        view, question = asked(kernel, cell)
+        assert (question["type"], question["title"]) == ("visit", "docs wants you to log in")
+        view.ask("answer", question=question["id"], action="accept")
+        view.until(lambda state: any(one["type"] == "wait" for one in state["questions"].values()))
+        httpx.get(question["url"], follow_redirects=True)
+        assert cell.wait().error is None
+        assert line(cell) == f"docs wanted you to log in at {server.origin[7:]} · logged in"
+        assert text(kernel, "mcp.docs.whoami().text") == "'you are logged in'"
+
+
 def test_where_nothing_draws_forms_it_is_a_prompt_once_after_two_seconds_and_then_at_once(asking: Kernel) -> None:
     cell = asking.start(ASK, answers=["!decline"])
     form_of(asking, cell)
@@ -168,6 +187,8 @@ def test_an_interrupt_takes_it_back(asking: Kernel, seen: Callable[[Kernel, Cell
     asking.read_until(lambda: not any(WIDGET in one for one in cell.outcome.displays), 10)
     left: list[Any] = [{"text/plain": "asks.ask_form asked: Who are you? · not answered"}, {}]
     assert outcome.displays[0] in left
+    form_of(asking, asking.start(ASK, answers=()))  # the next is drawn as well
+    asking.interrupt()
 
 
 def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> None:
@@ -176,6 +197,23 @@ def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> No
     view.send({"kind": "bye"})
     cell.wait()
     assert line(cell) == "asks.ask_form asked: Who are you? · not answered"
+
+
+def test_without_anywidget_it_is_a_prompt_and_a_panel_is_for_ipymcps_extension_alone(asking: Kernel) -> None:
+    done(asking, "import sys; sys.modules['anywidget'] = None")
+    outcome = asking.run(ASK, answers=["!decline"])
+    assert outcome.prompts
+    assert not outcome.displays
+    [panel] = done(asking, "%mcp panel").displays
+    assert set(panel) == {"text/plain", "text/html", "application/vnd.ipymcp.panel+json"}
+
+
+def test_widgets_that_are_broken_are_no_reason_not_to_ask(asking: Kernel) -> None:
+    done(asking, "import sys, types; sys.modules['anywidget'] = module = types.ModuleType('anywidget')")
+    done(asking, "import importlib.machinery as m; module.__spec__ = m.ModuleSpec('anywidget', None)")
+    outcome = asking.run(ASK, answers=["!decline"])
+    assert outcome.prompts
+    assert not outcome.displays
 
 
 def test_a_panel_that_may_only_look_asks_at_the_prompt(asking: Kernel) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.environments import server_command
 from tests.integration.notebooks import done, text
 from tests.kernels import KERNELS, Kernel
-from tests.panels import CommView, PageView, View
+from tests.panels import CommView, ControlView, PageView, View
 
 VIEWS = "len(get_ipython()._ipymcp_extension.panel.views)"
 every_kernel = pytest.mark.kernels(*KERNELS)
@@ -64,6 +64,32 @@ def test_on_a_subshell_such_a_comm_is_heard_while_a_cell_blocks(loaded: Kernel) 
     cell.wait()
 
 
+@every_kernel
+def test_by_the_control_channel_a_page_is_heard_while_a_cell_blocks(loaded: Kernel) -> None:
+    cell = loaded.start("mcp.demo.slow(seconds=60)")
+    view = ControlView(loaded)
+
+    assert view.hello(client="sidebar", control=True)["control"] is True
+    view.until(lambda state: bool(state["calls"]))
+    (call,) = view.state["calls"].values()
+    assert (call["tool"], call["where"]) == ("slow", "notebook")
+    view.ask("cancel", call=call["id"])
+
+    outcome = cell.wait(20)
+    assert outcome.error is not None and outcome.error.ename == "CallCancelled", outcome
+    view.send({"kind": "bye"})
+    assert done(loaded, "1").text == "1"
+
+
+@pytest.mark.parametrize("content", [{}, {"comm_id": 7, "data": {}}, {"comm_id": "c", "data": "hello"}, {"data": {}}])
+def test_what_is_no_message_of_a_page_is_not_heard(loaded: Kernel, content: dict[str, object]) -> None:
+    loaded.request("ipymcp_request", content)
+    view = ControlView(loaded)
+
+    assert view.hello()["kind"] == "hello"
+    assert done(loaded, VIEWS).text == "1"
+
+
 def test_without_ipymcp_nobody_hears_it(loaded: Kernel) -> None:
     done(loaded, "%unload_ext ipymcp")
     view = PageView(loaded)
@@ -91,6 +117,18 @@ def test_a_widget_that_is_closed_is_let_go(loaded: Kernel) -> None:
     assert text(loaded, f"len({extension}.panel.views)") == "1"
     done(loaded, "import ipywidgets; ipywidgets.Widget.close_all()")
     assert text(loaded, f"import time; time.sleep(0.3); len({extension}.panel.views)") == "0"
+
+
+def test_a_kernel_that_restarted_hears_nothing_of_panels_before(loaded: Kernel) -> None:
+    before = shown(loaded)
+    life = before.hello()["kernel"]
+    loaded.restart()
+    before.send({"kind": "hello", "version": 1, "client": "cell", "wants": []})
+    done(loaded, "%load_ext ipymcp")
+    after = shown(loaded)
+    assert after.hello()["kernel"] != life
+    assert after.state["servers"] == {}
+    assert not hears_more(before, 1)
 
 
 def test_a_view_that_says_bye_is_sent_no_more_and_one_that_comes_back_is(loaded: Kernel) -> None:

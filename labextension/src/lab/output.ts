@@ -13,8 +13,6 @@ import { TYPE, howToRevive, isOf, savedIn } from "./saved";
 
 /** Before the widget's, which is -10: this one answers while a cell blocks the kernel. */
 const RANK = -20;
-/** JupyterLab's own look of what cells show. */
-const OUTPUT = "jp-OutputArea-output";
 const HTML = "text/html";
 const NOTE = "color: var(--jp-ui-font-color2); font: 12px var(--jp-ui-font-family); padding: 4px 0;";
 
@@ -44,10 +42,11 @@ class PanelOutput extends Panel implements IRenderMime.IRenderer {
     this.saved = savedIn(data[TYPE]);
     this.table?.dispose();
     const table = (this.table = this.tables());
-    table.addClass(OUTPUT);
     this.addWidget(table);
     this.look();
     await table.renderModel({ trusted: false, data: { [HTML]: data[HTML] ?? "" }, metadata, setData: () => undefined });
+    // As JupyterLab's own outputs: at the left, not centred as in a document.
+    for (const each of table.node.querySelectorAll("table")) each.style.margin = "0";
   }
 
   override dispose(): void {
