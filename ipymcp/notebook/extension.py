@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
 from ipymcp.errors import McpError
-from ipymcp.notebook import transform
+from ipymcp.notebook import control, transform
 from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.notices import say
-from ipymcp.notebook.panel import control
 from ipymcp.notebook.settings import IPyMCP
 from ipymcp.runtime.nested import is_harmfully_patched
 
@@ -46,6 +46,7 @@ class Extension:
         self._bound: str | None = None
         self._matcher: Any = None
         self._panel: Panel | None = None
+        self._making = threading.Lock()
         self._relay: Relay | None = None
         self._has_control = False
         self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
@@ -120,14 +121,15 @@ class Extension:
 
     @property
     def panel(self) -> Panel:
-        """The notebook's, made when it is first asked for."""
+        """The notebook's, made when it is first asked for: by a cell, or by a view that comes over the relay."""
         if self._panel is None:
             from ipymcp.notebook.panel.panel import Panel, Surroundings
 
-            surroundings = Surroundings(
-                lambda: self.settings.panel, lambda: self._bound or "", uuid.uuid4().hex, self._has_control
-            )
-            self._panel = Panel(ipymcp.host(), surroundings)
+            with self._making:
+                if self._panel is None:
+                    life, mode = uuid.uuid4().hex, lambda: self.settings.panel
+                    surroundings = Surroundings(mode, lambda: self._bound or "", life, self._has_control)
+                    self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
 
     def _tell_panel(self) -> None:

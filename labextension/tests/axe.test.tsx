@@ -80,3 +80,12 @@ test.each(questions)("axe finds nothing in a question: $type", async (question) 
   const { root } = await show(new FakeKernel(stateOf([server("demo")], [question])));
   expect(await faults(root)).toEqual([]);
 });
+
+test("two panels of one page have no id in common: what a label names is its own panel's", async () => {
+  const [question] = questions;
+  const state = { ...stateOf([server("demo")]), questions: { "1": question as Question } };
+  for (const _ of [1, 2]) await show(new FakeKernel(state));
+  const ids = [...document.querySelectorAll("[id]")].map(({ id }) => id);
+  expect(ids.length).toBeGreaterThan(30);
+  expect(new Set(ids).size).toBe(ids.length);
+});

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,15 +12,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
-from tests.browser.places import Voila, opened
-from tests.environments import environment
-from tests.jupyter_servers import TOKEN, JupyterServer, started
+from tests.browser.places import Voila, lab, opened
+from tests.jupyter_servers import TOKEN, JupyterServer
 
 SIZE = {"width": 1400, "height": 900}
 PATIENCE = 15_000
 """Milliseconds after which what should be on a page is missing: the machine may be busy."""
-QUIET = {"fetchNews": "false", "checkForUpdates": False}
-"""JupyterLab's own news would cover the page."""
 
 _OURS = re.compile(r"extensions/ipymcp/static|blob:")
 
@@ -41,16 +37,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     """JupyterLab and Notebook 7, with a login."""
-    folder = tmp_path_factory.mktemp("jupyter")
-    settings = folder / "jupyter" / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "notification.jupyterlab-settings").write_text(json.dumps(QUIET))
-    exposed = {"expose_app_in_browser": True}
-    with started(
-        folder,
-        {"LabApp": exposed, "JupyterNotebookApp": exposed},
-        lab=environment("browser").python,
-    ) as server:
+    with lab(tmp_path_factory.mktemp("jupyter")) as server:
         yield server
 
 

@@ -79,6 +79,10 @@ class Notebook:
     def save(self) -> None:
         self._do("await notebook.context.save()")
 
+    def is_trusted(self) -> bool:
+        """Whether all its cells are."""
+        return bool(self._do("return notebook.content.widgets.every(each => each.model.trusted)"))
+
     def kernel_id(self) -> str:
         return str(self._do("return notebook.sessionContext.session.kernel.id"))
 

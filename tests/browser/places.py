@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import subprocess
@@ -18,12 +19,27 @@ from playwright.sync_api import Page, expect
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.panels import Panel
 from tests.environments import environment
+from tests.jupyter_servers import JupyterServer, started
 from tests.kernels import private_environment
 from tests.processes import descendants, wait_until_gone
 
 LOAD = "%load_ext ipymcp\n%config IPyMCP.quiet = True"
 PANEL = "%mcp panel"
+_NO_NEWS = {"fetchNews": "false", "checkForUpdates": False}
+"""They would cover the page."""
 _ROUTE = re.compile(r"/(?:lab/tree|notebooks)/(.*)$")
+
+
+@contextlib.contextmanager
+def lab(folder: Path) -> Iterator[JupyterServer]:
+    """A server of JupyterLab and Notebook 7 with settings of its own, whose pages let themselves be driven."""
+    settings = folder / "jupyter" / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NO_NEWS))
+    exposed = {"expose_app_in_browser": True}
+    config = {"LabApp": exposed, "JupyterNotebookApp": exposed}
+    with started(folder, config, lab=environment("browser").python) as server:
+        yield server
 
 
 def opened(page: Page, url: str) -> Notebook:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
-from tests.browser.panels import Panel
-from tests.browser.places import LOAD, PANEL, in_cell, sidebar, without_extension
-from tests.browser.test_lab_calls import DEMO, MISBEHAVING
+from tests.browser.places import LOAD, sidebar, without_extension
+from tests.browser.test_lab_calls import DEMO, MISBEHAVING, WATCH_CLICKS
 from tests.environments import ROOT
 from tests.jupyter_servers import JupyterServer
 
@@ -23,9 +20,8 @@ _HEADER = 200
 """Bytes of a frame within which its own type stands, and its parent's not yet."""
 MANY_SERVERS = 200
 MANY = f"""
-{LOAD}
-import ipymcp
-mcp.load({{"mcpServers": {{f"server-{{n:03}}": {{"command": "python", "disabled": True}} for n in range({MANY_SERVERS})}}}})
+idle = {{"command": "python", "args": ["-c", "pass"], "disabled": True}}
+mcp.load({{f"server-{{number:03}}": idle for number in range({MANY_SERVERS})}})
 %mcp load many -- {NAMED} --many 5000;
 """
 
@@ -56,3 +52,42 @@ def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
     assert "mcp-card-line" not in saved
     assert "export default" not in saved
     assert len(saved) < 50_000
+
+
+def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook(f"{LOAD}\n%mcp load loud -- {MISBEHAVING};", "")
+    panel = sidebar(page)
+    notebook.run(0)
+    tools = panel.find_tool("megabytes", "loud.big")
+    tools.get_by_label("megabytes").fill("20")
+    panel.press("Run")
+    foot = panel.outcome.locator(".mcp-foot")
+    expect(foot).to_contain_text("20 MB, cut here · whole in mcp.results[1]")
+    assert len(panel.outcome.inner_text()) < 500_000
+    notebook.write(1, f"len({foot.locator('code').inner_text()}.text)")
+    notebook.run(1)
+    expect(notebook.output(1)).to_contain_text("20000000")
+
+
+def test_5000_tools_and_200_servers_leave_a_panel_that_answers(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook(LOAD, MANY)
+    panel = sidebar(page)
+    notebook.run(0)
+    notebook.run(1)
+    panel.expect_state("many", "ready")
+    expect(panel.status).to_contain_text("1 of 201 ready")
+    expect(panel.root.locator(".mcp-card")).to_have_count(201)
+    panel.root.get_by_role("button", name="server-199", exact=True).click()
+    expect(panel.fact("server-199", "Runs")).to_have_text("python -c pass")
+
+    page.evaluate(WATCH_CLICKS)
+    tools = panel.find_tool("tool_4999", "many.tool_4999")
+    panel.press("‹ Back")
+    tools.get_by_role("searchbox").fill("")
+    expect(tools.get_by_role("status").first).to_have_text("5,000")
+    assert tools.get_by_role("option").count() < 100, "rows out of sight are not drawn"
+    panel.show("Servers")
+    panel.find_tool("tool_77", "many.tool_770")
+    panel.press("Run")
+    expect(panel.outcome).to_contain_text("tool_770")
+    assert max(page.evaluate("window.delays")) < 1000

@@ -87,7 +87,9 @@ def test_what_a_server_asks_in_an_awaiting_cell_is_answered_in_a_form(
     notebook = open_notebook(f"{LOAD}\n%mcp load asks -- {MISBEHAVING} --era legacy;", PANEL, ASKING)
     notebook.run(0)
     if where == "sidebar":
-        root = sidebar(page).root
+        panel = sidebar(page)
+        panel.expect_state("asks", "ready")
+        root = panel.root
     elif where == "panel in a cell":
         notebook.run(1)
         root = in_cell(notebook, 1).root

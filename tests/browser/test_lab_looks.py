@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.jupyter_servers import JupyterServer
 
 THEMES = "lab/api/settings/@jupyterlab/apputils-extension:themes"
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
+BACK = {LIGHT: r"rgb\(255, 255, 255\)", DARK: r"rgb\((\d\d?), \1, \1\)"}
 GRAVE = {"serious", "critical"}
 
 
@@ -37,8 +39,8 @@ def faults(panel: Panel) -> list[str]:
     return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found if one["impact"] in GRAVE]
 
 
-def colours(element: Locator) -> list[str]:
-    return element.evaluate("e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]")
+def colours(element: Locator) -> str:
+    return str(element.evaluate("e => getComputedStyle(e).backgroundColor + getComputedStyle(e).color"))
 
 
 @pytest.mark.parametrize("where", ["cell", "sidebar"])
@@ -63,15 +65,17 @@ def test_a_panel_is_accessible_whatever_it_shows(where: str, theme: str, open_no
     assert faults(panel) == []
 
     resources = panel.show("Resources")
-    resources.get_by_role("option", name="notes").click()
+    resources.get_by_role("option", name="About the penguins").click()
     expect(resources.locator(".mcp-preview")).to_be_visible()
     assert faults(panel) == []
-    panel.show("Prompts").get_by_role("option", name="describe").click()
+    panel.show("Prompts").get_by_role("option", name="Describe a species").click()
     expect(panel.root.get_by_label("species")).to_be_visible()
     assert faults(panel) == []
     panel.show("Calls").get_by_role("option").first.click()
     assert faults(panel) == []
-    expect(panel.show("Logs").locator(".mcp-line").first).to_be_visible()
+    logs = panel.show("Logs")
+    logs.get_by_label("Server").select_option("demo")
+    expect(logs.locator(".mcp-line").first).to_be_visible()
     assert faults(panel) == []
 
     panel.show("Servers")
@@ -80,20 +84,17 @@ def test_a_panel_is_accessible_whatever_it_shows(where: str, theme: str, open_no
     assert faults(panel) == []
 
 
-def test_the_panel_has_the_colours_of_the_theme(open_notebook: Open, page: Page) -> None:
+def test_a_panel_has_the_colours_of_the_theme(open_notebook: Open, page: Page) -> None:
     notebook = open_notebook(DEMO, PANEL)
-    cell, side = shown("cell", notebook), sidebar(page)
-    seen = []
-    for theme in (LIGHT, DARK):
+    panels = (shown("cell", notebook), sidebar(page))
+    seen: dict[str, list[str]] = {}
+    for theme in (DARK, LIGHT):
         page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
         expect(page.locator(f"body[data-jp-theme-name='{theme}']")).to_have_count(1)
-        page.wait_for_load_state("networkidle")
-        page_colours = colours(page.locator("body"))
-        for panel in (cell, side):
-            seen.append((theme, colours(panel.root), colours(panel.button("Stop demo"))))
-    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", LIGHT)
-    assert page_colours
-    print(seen)
+        expect(panels[0].root).to_have_css("background-color", re.compile(BACK[theme]))
+        seen[theme] = [look for panel in panels for look in (colours(panel.root), colours(panel.button("Stop demo")))]
+        assert seen[theme][0] == seen[theme][2], "one look in a cell and in the sidebar"
+    assert not set(seen[DARK]) & set(seen[LIGHT])
 
 
 def test_the_keyboard_alone_starts_a_server_and_runs_a_tool(open_notebook: Open, page: Page) -> None:

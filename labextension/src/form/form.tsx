@@ -1,7 +1,8 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useCallback, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ArgumentError } from "../protocol";
 import { visible } from "../text";
+import { useUnique } from "../views/context";
 import type { FormScope } from "./context";
 import { FormContext, errorsByPath, keyOf, pathText } from "./context";
 import { Properties } from "./fields";
@@ -40,7 +41,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
   const bad = useRef(new Set<string>());
   const [isBad, setBad] = useState(false);
   const form = useRef<HTMLFormElement>(null);
-  const prefix = useId();
+  const prefix = useUnique();
   const field = useMemo(() => topOf(schema), [schema]);
   const scope = useMemo<Omit<FormScope, "errors">>(
     () => ({

@@ -99,6 +99,11 @@ const nothing = (key: string): { value: null; problem: null; loading: boolean; k
   key,
 });
 
+/** Begins the ids of a part's elements: those of Preact's own are unique in a panel, and a page has several. */
+export function useUnique(): string {
+  return useState(() => `mcp-${Math.random().toString(36).slice(2)}`)[0];
+}
+
 /** The time now, in seconds, drawn again every second while somebody needs it. */
 export function useNow(ticking: boolean): number {
   const [now, setNow] = useState(() => Date.now() / 1000);

@@ -1,10 +1,10 @@
 /** What several views are made of. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useId, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Badge, Call, Problem, ServerState } from "../protocol";
 import { duration, line, visible, whole } from "../text";
-import { useAct, useMay, useNow } from "./context";
+import { useAct, useMay, useNow, useUnique } from "./context";
 
 export const STATE_WORDS: { [State in ServerState]: string } = {
   disabled: "disabled",
@@ -95,7 +95,7 @@ export function Button({ onClick, children, primary, quiet, disabled, label, dan
 /** A part that opens. */
 export function Disclosure(props: { title: string; open?: boolean; children: () => ComponentChildren }): JSX.Element {
   const [open, setOpen] = useState(props.open ?? false);
-  const id = useId();
+  const id = useUnique();
   return (
     <div class="mcp-disclosure">
       <button type="button" class="mcp-caret" aria-expanded={open} aria-controls={id} onClick={() => setOpen(!open)}>

@@ -1,5 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useUnique } from "./context";
 
 /** A list of which only the rows in sight are drawn; all are equally high. */
 interface WindowProps {
@@ -59,7 +60,7 @@ interface ListProps extends WindowProps {
 export function Rows({ count, height, draw, label, selected, onSelect, empty }: ListProps): JSX.Element {
   const { box, sight, look } = useSight(count, height);
   const [cursor, setCursor] = useState(selected);
-  const id = useId();
+  const id = useUnique();
   useEffect(() => setCursor(selected), [selected]);
   const at = Math.max(0, Math.min(cursor, count - 1));
   const show = (index: number): void => {

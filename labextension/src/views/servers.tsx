@@ -1,9 +1,9 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useId, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Server, Verb } from "../protocol";
 import { serversOf } from "../store";
 import { bytes, count, counted, line, visible, whole } from "../text";
-import { useAct, useLoaded, useMay, useNow, usePanel, useSelect } from "./context";
+import { useAct, useLoaded, useMay, useNow, usePanel, useSelect, useUnique } from "./context";
 import { Button, Disclosure, ProblemBox, StateMark } from "./parts";
 
 /** Where a server's name leads. */
@@ -74,7 +74,7 @@ export function ServerCard({ server, go, open: begin }: { server: Server; go?: G
   const [open, setOpen] = useState(begin);
   const full = useMay("start");
   const act = useAct();
-  const id = useId();
+  const id = useUnique();
   const [first] = DEEDS[server.state] ?? [];
   return (
     <div class="mcp-card">

@@ -1,11 +1,11 @@
 import type { JSX } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { ViewName } from "../store";
 import { VIEWS, mismatch, mode } from "../store";
 import { count, visible } from "../text";
 import { Boundary } from "./boundary";
 import { CallsView, runningNote } from "./calls";
-import { usePanel, useSelect } from "./context";
+import { usePanel, useSelect, useUnique } from "./context";
 import { LogsView } from "./logs";
 import { PromptsView, ResourcesView } from "./offers";
 import { Button, Tabs } from "./parts";
@@ -24,7 +24,7 @@ const TITLES: { [Name in ViewName]: string } = {
 
 /** The whole panel. */
 export function Shell(): JSX.Element {
-  const prefix = useId();
+  const prefix = useUnique();
   const { model } = usePanel();
   const { view: now, tools, logs } = useSelect((state) => state.looking);
   const running = useSelect((state) => runningNote(state.calls));
@@ -67,7 +67,7 @@ export function Shell(): JSX.Element {
 
 /** One server alone. */
 export function Card({ name }: { name: string }): JSX.Element {
-  const prefix = useId();
+  const prefix = useUnique();
   const server = useSelect((state) => state.servers[name]);
   const connection = useSelect((state) => state.connection);
   const synced = useSelect((state) => state.synced);
@@ -91,7 +91,7 @@ export function Card({ name }: { name: string }): JSX.Element {
 
 /** What is asked, and nothing else, below the cell that waits for it. */
 export function Asking(): JSX.Element {
-  const prefix = useId();
+  const prefix = useUnique();
   return (
     <div class={`mcp-panel mcp-single ${ASKING}`}>
       <Hindrance />

@@ -1,0 +1,138 @@
+"""Take the pictures of the panel that the documents show: `.venv/bin/python docs/images/panel.py [FOLDER]`.
+
+`make browser` makes what it needs. Nothing of the user's own Jupyter is touched.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.browser import chromium
+from tests.browser.notebooks import Notebook, write_notebook
+from tests.browser.places import LOAD, in_cell, lab, opened, sidebar
+from tests.environments import ROOT, environment
+from tests.jupyter_servers import TOKEN
+
+SIZE = {"width": 1180, "height": 640}
+DARK = "JupyterLab Dark"
+CELLS = [
+    f"""{LOAD}
+%mcp load demo -- python -m ipymcp.demo;
+%mcp load time -- {environment("server-time").python} -m mcp_server_time;
+%mcp load git -- {environment("server-git").python} -m mcp_server_git;
+%mcp load survey -- {sys.executable} {ROOT}/tests/servers/misbehaving.py --era legacy;
+%mcp stop git;""",
+    "%mcp panel",
+    'penguins = mcp.demo.query(table="penguins", where="species = \'Gentoo\'", limit=5)\npenguins',
+    "mcp.demo.slow(seconds=30, steps=60)",
+    """wanted = {
+    "type": "object",
+    "required": ["island", "birds"],
+    "properties": {
+        "island": {"type": "string", "title": "Island", "enum": ["Biscoe", "Dream", "Torgersen"]},
+        "birds": {"type": "integer", "title": "How many birds", "minimum": 1},
+    },
+}""",
+    """await mcp.survey.ask.aio(
+    method="elicitation/create", params={"message": "What have you seen today?", "requestedSchema": wanted}, seconds=60
+)""",
+]
+
+
+def main() -> int:
+    """Take all of them; give the exit status."""
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
+    with tempfile.TemporaryDirectory() as folder, lab(Path(folder)) as server, sync_playwright() as playwright:
+        write_notebook(server.folder / "penguins.ipynb", CELLS)
+        browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
+        page = browser.new_page(viewport=SIZE, device_scale_factor=1.25)
+        notebook = opened(page, f"{server.url}lab/tree/penguins.ipynb?reset&token={TOKEN}")
+        for index in (0, 1, 4):
+            notebook.run(index)
+        page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+        for name, take in (("cell", cell), ("question", question), ("form", form), ("sidebar", whole), ("dark", dark)):
+            picture = target / f"panel-{name}.png"
+            take(notebook, page, picture)
+            print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
+        browser.close()
+    return 0
+
+
+def cell(notebook: Notebook, page: Page, picture: Path) -> None:
+    """A panel in a cell, a server of it opened."""
+    panel = in_cell(notebook, 1)
+    for server in ("demo", "time", "survey"):
+        panel.expect_state(server, "ready")
+    panel.root.get_by_role("button", name="demo", exact=True).click()
+    expect(panel.fact("demo", "Offers")).to_contain_text("3 resources")
+    shoot(notebook, 1, picture)
+    panel.root.get_by_role("button", name="demo", exact=True).click()
+
+
+def question(notebook: Notebook, page: Page, picture: Path) -> None:
+    """What a server asks, below the cell that waits for it."""
+    notebook.begin(5)
+    asked = notebook.output(5).get_by_role("alertdialog")
+    asked.get_by_label("Island").select_option("Dream")
+    asked.get_by_label("How many birds").fill("12")
+    shoot(notebook, 5, picture)
+    asked.get_by_role("button", name="Send").click()
+    notebook.until_idle()
+
+
+def form(notebook: Notebook, page: Page, picture: Path) -> None:
+    """A tool's form, and what came of it, in the sidebar."""
+    panel = sidebar(page)
+    tools = panel.find_tool("table", "demo.query")
+    tools.get_by_label("table").select_option("penguins")
+    tools.get_by_label("where").fill("species = 'Gentoo'")
+    tools.get_by_label("limit").fill("4")
+    page.set_viewport_size({"width": 1180, "height": 900})
+    panel.press("Run")
+    expect(panel.outcome).to_contain_text("Biscoe")
+    page.mouse.move(0, 0)
+    panel.root.screenshot(path=picture)
+    page.set_viewport_size(SIZE)
+
+
+def whole(notebook: Notebook, page: Page, picture: Path) -> None:
+    """JupyterLab with the sidebar, while a call blocks the kernel."""
+    panel = sidebar(page)
+    notebook.run(2)
+    notebook.begin(3)
+    calls = panel.show("Calls")
+    expect(calls.get_by_role("progressbar")).to_be_visible()
+    notebook.cell(2).evaluate("cell => cell.scrollIntoView()")
+    expect(calls.get_by_text("step 9 of 60")).to_be_visible()
+    page.screenshot(path=picture)
+    panel.press("Cancel demo.slow")
+    notebook.until_idle()
+
+
+def dark(notebook: Notebook, page: Page, picture: Path) -> None:
+    """The same notebook in the dark theme, its sidebar with the servers."""
+    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", DARK)
+    expect(page.locator(f"body[data-jp-theme-name='{DARK}']")).to_have_count(1)
+    panel = sidebar(page)
+    panel.show("Servers")
+    notebook.cell(2).evaluate("cell => cell.scrollIntoView()")
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=picture)
+
+
+def shoot(notebook: Notebook, index: int, picture: Path) -> None:
+    """Take a picture of one cell."""
+    found = notebook.cell(index)
+    found.evaluate("cell => cell.scrollIntoView()")
+    notebook.page.mouse.move(0, 0)
+    found.screenshot(path=picture)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
