@@ -268,6 +268,10 @@ class Kernel:
             message["header"]["subshell_id"] = subshell
         self._client.shell_channel.send(message)
 
+    def request(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Send a request on the control channel, which a cell does not block."""
+        self._client.control_channel.send(self._client.session.msg(kind, dict(content)))
+
     def open_comm(self, target: str) -> str:
         """Open a comm, as a page does, and give its id."""
         comm = uuid.uuid4().hex

@@ -9,6 +9,7 @@ import queue
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -179,6 +180,19 @@ class PageView(View):
         self.heard = [one["content"]["data"] for one in mine if one["msg_type"] == "comm_msg"]
         self.is_closed = any(one["msg_type"] == "comm_close" for one in mine)
         return condition()
+
+
+class ControlView(PageView):
+    """The same, of a page that speaks by the control channel, and from the first: the kernel was busy when it came."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        View.__init__(self)
+        self._kernel = kernel
+        self.comm = uuid.uuid4().hex
+        self.is_closed = False
+
+    def send(self, message: object) -> None:
+        self._kernel.request("ipymcp_request", {"comm_id": self.comm, "data": message})
 
 
 class SocketView(View):

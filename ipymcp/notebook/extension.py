@@ -12,6 +12,7 @@ from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.notices import say
+from ipymcp.notebook.panel import control
 from ipymcp.notebook.settings import IPyMCP
 from ipymcp.runtime.nested import is_harmfully_patched
 
@@ -46,6 +47,7 @@ class Extension:
         self._matcher: Any = None
         self._panel: Panel | None = None
         self._relay: Relay | None = None
+        self._has_control = False
         self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, parent=ip)
 
     def install(self) -> None:
@@ -64,6 +66,7 @@ class Extension:
         ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self._show_server)
         if comms := _comms(ip):
             comms.register_target(_TARGET, self._open_comm)
+            self._has_control = control.install(ip.kernel, comms, _TARGET)
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
@@ -88,6 +91,7 @@ class Extension:
         ip.display_formatter.mimebundle_formatter.pop(".".join(_SERVER), None)
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
+            control.remove(ip.kernel)
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
             del self.ip.user_ns[self._bound]
@@ -120,7 +124,9 @@ class Extension:
         if self._panel is None:
             from ipymcp.notebook.panel.panel import Panel, Surroundings
 
-            surroundings = Surroundings(lambda: self.settings.panel, lambda: self._bound or "", uuid.uuid4().hex)
+            surroundings = Surroundings(
+                lambda: self.settings.panel, lambda: self._bound or "", uuid.uuid4().hex, self._has_control
+            )
             self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
 

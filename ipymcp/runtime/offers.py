@@ -1,6 +1,7 @@
 """What a server offers beside its tools, over one connection: resources, templates and prompts, listed and read.
 
-Nothing is asked before somebody looks, so that a server starts no slower for what nobody uses. A list is read again,
+Nothing is asked before somebody looks, so that a server starts no slower for what nobody uses; but a definition that
+was never looked at is listed once, some time after its start, to be known when it does not run. A list is read again,
 when somebody looks, once it is stale: the server said that it changed, or the time that it gave (`ttlMs`) has passed.
 Where a server gives no time, its list is fresh until it announces a change if it says that it announces them, and for a
 second if not. What is read is kept for its own `ttlMs`, until the server says that it changed.
@@ -89,8 +90,24 @@ class Offers:
         Raises:
             McpError: One could not be listed, and never was before.
         """
-        await asyncio.gather(*(self._refresh(kind, timeout) for kind in kinds))
+        with self._explained():
+            await asyncio.gather(*(self._refresh(kind, timeout) for kind in kinds))
         return self._session.catalog
+
+    async def get_to_know(self, after: float) -> None:
+        """Have what was never listed for this definition, in any kernel, listed and kept; what fails is in the log.
+
+        Args:
+            after: Seconds in which the user does what the server was loaded for.
+        """
+        await asyncio.sleep(after)
+        kept = await self._known.kinds(self._session.digest)
+        for kind, announced in _ANNOUNCED_AS.items():
+            if announced in self._client.capabilities and kind not in kept:
+                try:
+                    await self._refresh(kind, None)
+                except McpError as error:
+                    self._noise(f"its {kind} could not be listed: {error.message}")
 
     def knows(self, *kinds: Kind) -> bool:
         """Whether all of these were listed over this connection, however long ago."""
@@ -106,10 +123,7 @@ class Offers:
                 ttl = await self._list(kind, timeout or self._session.definition.timeout)
             except BaseException as error:
                 state.fresh_until = 0.0
-                if not isinstance(error, McpError):
-                    raise
-                if not state.is_known:
-                    self._session.explain(error)
+                if not isinstance(error, McpError) or not state.is_known:
                     raise
                 self._noise(f"its {kind} could not be listed anew: {error.message}")
                 return

@@ -363,6 +363,7 @@ class ServerSession:
         timing = self._services.timing
         tasks = [self.spawn(keep_fresh(self, link, timing), "refresh")]
         tasks.append(self.spawn(self.subscriptions.keep(link.client), "subscriptions"))
+        tasks.append(self.spawn(link.offers.get_to_know(timing.get_to_know), "offers"))
         if link.subscription is not None:
             tasks.append(self.spawn(hold_subscription(self, link, link.subscription, timing), "listen"))
         if self.definition.url is not None:

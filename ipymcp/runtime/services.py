@@ -43,6 +43,8 @@ class Timing(msgspec.Struct, frozen=True):
     """Between two looks at a remote server that cannot be reached."""
     check: float = 10.0
     """For the answer to such a look."""
+    get_to_know: float = 10.0
+    """From a server's start until resources and prompts that nobody ever looked at are listed."""
     grace: Grace = msgspec.field(default_factory=Grace)
 
 

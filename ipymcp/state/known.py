@@ -188,6 +188,10 @@ class KnownServers:
         )
         return _server(rows[0]) if rows else None
 
+    async def kinds(self, digest: str) -> set[str]:
+        """Of which `KINDS` is kept what a server has."""
+        return {kind for [kind] in await self._database.aquery("SELECT kind FROM catalogs WHERE digest = ?", (digest,))}
+
     def catalog(self, digest: str) -> Definitions:
         """What a server had when it last said so; empty where it never did."""
         return _definitions(self._database.query(*_catalog_query(digest)))

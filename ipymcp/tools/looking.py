@@ -25,7 +25,7 @@ _QUICKLY = 1.0
 def look(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
     """The catalog of one server, these lists of it fresh; waits for the server where it is starting.
 
-    Of one that does not run it is what it had when it last ran, if somebody looked then.
+    Of one that does not run it is what it had when it last ran.
 
     Raises:
         McpError: It is not ready, or cannot list them.

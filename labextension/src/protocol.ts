@@ -256,6 +256,8 @@ export interface ViewHello {
   server?: string;
   /** Where the page's Jupyter server takes the answers to logins. */
   callback?: string;
+  /** Whether it speaks by the control channel while the kernel is busy. */
+  control?: boolean;
 }
 /** The view is closed. It may say hello again. */
 export interface Bye {
@@ -276,6 +278,8 @@ export interface KernelHello {
   mode: Mode;
   namespace: string;
   kernel: string;
+  /** Whether views may speak by the control channel, which a cell does not block. */
+  control?: boolean;
 }
 export interface Snapshot {
   kind: "snapshot";

@@ -23,7 +23,7 @@ PATIENCE = 15_000
 QUIET = {"fetchNews": "false", "checkForUpdates": False}
 """JupyterLab's own news would cover the page."""
 
-_OURS = re.compile(r"labextensions/ipymcp/|blob:")
+_OURS = re.compile(r"extensions/ipymcp/static|blob:")
 
 Open = Callable[..., Notebook]
 """`open_notebook("%load_ext ipymcp", "%mcp panel")`: those cells in JupyterLab, with a kernel."""

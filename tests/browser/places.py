@@ -45,6 +45,11 @@ def sidebar(page: Page) -> Panel:
     return Panel(root)
 
 
+def without_extension(page: Page) -> None:
+    """Have no page load JupyterLab's extension: what cells show is the kernel's widgets then."""
+    page.route("**/extensions/ipymcp/**", lambda route: route.abort())
+
+
 def in_cell(notebook: Notebook, index: int) -> Panel:
     """The panel that a cell has displayed."""
     root = notebook.output(index).locator(".ipymcp-cell")

@@ -10,7 +10,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
-from tests.browser.panels import Panel
 from tests.browser.places import LOAD, PANEL, in_cell, sidebar
 from tests.environments import ROOT
 
@@ -81,21 +80,21 @@ def test_a_page_flooded_with_log_lines_answers_a_click_within_200_ms(open_notebo
     expect(notebook.output(1)).to_contain_text("42")
 
 
-@pytest.mark.parametrize("where", ["cell", "sidebar"])
+@pytest.mark.parametrize("where", ["below the cell", "panel in a cell", "sidebar"])
 def test_what_a_server_asks_in_an_awaiting_cell_is_answered_in_a_form(
     where: str, open_notebook: Open, page: Page
 ) -> None:
     notebook = open_notebook(f"{LOAD}\n%mcp load asks -- {MISBEHAVING} --era legacy;", PANEL, ASKING)
     notebook.run(0)
-    panel: Panel
-    if where == "cell":
+    if where == "sidebar":
+        root = sidebar(page).root
+    elif where == "panel in a cell":
         notebook.run(1)
-        panel = in_cell(notebook, 1)
+        root = in_cell(notebook, 1).root
     else:
-        panel = sidebar(page)
-    panel.expect_state("asks", "ready")
+        root = notebook.output(2)
     notebook.begin(2)
-    question = panel.root.get_by_role("alertdialog", name="asks.ask asks")
+    question = root.get_by_role("alertdialog", name="asks.ask asks")
     expect(question).to_contain_text("Which birds?")
     question.get_by_label("Island").select_option("Dream")
     question.get_by_label("Birds").fill("0")

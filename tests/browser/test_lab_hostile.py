@@ -80,8 +80,11 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
 
     for view in ("Resources", "Prompts"):
         offers = panel.show(view)
-        for row in offers.get_by_role("listbox").get_by_role("option").all():
-            row.click()
+        rows = offers.get_by_role("listbox").get_by_role("option")
+        expect(rows.first).to_be_visible()
+        for index in range(rows.count()):
+            go_back(panel)
+            rows.nth(index).click()
             if view == "Prompts":
                 offers.get_by_role("button", name="Get").click()
             expect(offers.locator(".mcp-preview")).to_contain_text("Title")
@@ -108,8 +111,12 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_what_cells_show(open_not
 
 
 def choose(panel: Panel, name: str) -> None:
-    """Choose a tool in the list; back from another one first, where only one of the two is to be seen."""
-    back = panel.root.get_by_role("button", name="Back").locator("visible=true")
+    go_back(panel)
+    panel.root.get_by_role("option", name=f"evil.{name}").click()
+
+
+def go_back(panel: Panel) -> None:
+    """To the list, where only it or what was chosen of it is to be seen."""
+    back = panel.button("‹ Back").locator("visible=true")
     if back.count():
         back.click()
-    panel.root.get_by_role("option", name=f"evil.{name}").click()

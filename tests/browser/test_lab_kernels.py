@@ -12,10 +12,11 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Open
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.panels import Panel
-from tests.browser.places import LOAD, PANEL, in_cell, sidebar
+from tests.browser.places import LOAD, PANEL, in_cell, sidebar, without_extension
 from tests.browser.test_lab_calls import DEMO, MISBEHAVING
 from tests.jupyter_servers import JupyterServer
 
+PAST = "This is how it was when the cell ran."
 GONE = "The kernel is gone. Run the cell again for a new panel."
 
 
@@ -70,33 +71,35 @@ def loaded(open_notebook: Open, page: Page) -> tuple[Notebook, Panel, Panel]:
     return notebook, cell, side
 
 
-def test_a_restart_clears_the_sidebar_and_what_is_loaded_then_is_shown(
+def test_a_restart_clears_the_sidebar_and_leaves_a_table_and_what_is_loaded_then_is_shown(
     loaded: tuple[Notebook, Panel, Panel],
 ) -> None:
     notebook, cell, side = loaded
     notebook.restart()
     expect(side.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
     expect(side.server("demo")).to_have_count(0)
-    expect(cell.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    expect(cell.root).to_have_count(0)
+    expect(notebook.output(1)).to_contain_text(f"{PAST} For a live panel run %load_ext ipymcp, then this cell again.")
+    expect(notebook.output(1).get_by_role("cell", name="demo")).to_be_visible()
 
     notebook.run(0)
     side.expect_state("demo", "ready")
+    expect(notebook.output(1)).to_contain_text(f"{PAST} The kernel is another one now")
     side.press("Stop demo")
     side.expect_state("demo", "stopped")
     notebook.run(1)
     in_cell(notebook, 1).expect_state("demo", "stopped")
 
 
-def test_a_killed_kernel_is_said_to_be_gone_and_its_successor_is_found(
+def test_a_killed_kernel_is_missed_and_its_successor_is_found(
     loaded: tuple[Notebook, Panel, Panel], jupyter: JupyterServer
 ) -> None:
     notebook, cell, side = loaded
-    announced = json.loads((jupyter.runtime / f"ipymcp-kernel-{notebook.kernel_id()}.json").read_text())
-    os.kill(announced["pid"], signal.SIGKILL)
+    kill(notebook, jupyter)
     expect(side.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
-    expect(cell.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    expect(cell.root).to_have_count(0)
+    expect(notebook.output(1)).to_contain_text(PAST)
 
-    notebook.page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # Lab's own word of it
     side.press("Load ipymcp")
     side.press("Load the demo server")
     side.expect_state("demo", "ready")
@@ -108,4 +111,36 @@ def test_a_kernel_that_is_taken_away_leaves_a_sidebar_that_says_so(
     notebook, cell, side = loaded
     jupyter.http.delete(f"api/kernels/{notebook.kernel_id()}").raise_for_status()
     expect(side.root.get_by_role("heading")).to_have_text("This notebook has no kernel")
-    expect(cell.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    expect(cell.root).to_have_count(0)
+    expect(notebook.output(1)).to_contain_text(PAST)
+
+
+def test_a_panel_that_is_a_widget_says_that_its_kernel_is_gone(
+    open_notebook: Open, page: Page, jupyter: JupyterServer
+) -> None:
+    without_extension(page)
+    notebook = open_notebook(DEMO, PANEL)
+
+    def shown() -> Panel:
+        notebook.run(0)
+        notebook.run(1)
+        panel = in_cell(notebook, 1)
+        panel.expect_state("demo", "ready")
+        return panel
+
+    panel = shown()
+    notebook.restart()
+    expect(panel.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    panel = shown()
+    kill(notebook, jupyter)
+    expect(panel.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    panel = shown()
+    jupyter.http.delete(f"api/kernels/{notebook.kernel_id()}").raise_for_status()
+    expect(panel.root.locator(".mcp-hindrance")).to_have_text(GONE)
+
+
+def kill(notebook: Notebook, jupyter: JupyterServer) -> None:
+    """Kill the kernel; the Jupyter server starts another."""
+    announced = json.loads((jupyter.runtime / f"ipymcp-kernel-{notebook.kernel_id()}.json").read_text())
+    os.kill(announced["pid"], signal.SIGKILL)
+    notebook.page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # Lab's own word of it

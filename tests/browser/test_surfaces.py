@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,11 +11,18 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
 from tests.browser.panels import Panel
-from tests.browser.places import LOAD, PANEL, Voila, in_cell, sidebar
+from tests.browser.places import LOAD, PANEL, Voila, in_cell, sidebar, without_extension
 
-LAB, NOTEBOOK = "lab/tree", "notebooks"
 TEXT = "it's a <b>penguin</b>"
 CALL = f'mcp.demo.echo(text="{TEXT}")'
+PLACES = (
+    "Lab's cell",
+    "Lab's cell without our extension",
+    "Lab's sidebar",
+    "Notebook 7's cell",
+    "Notebook 7's sidebar",
+    "Voilà",
+)
 
 
 @dataclass
@@ -26,26 +34,26 @@ class Place:
     """Runs it in a cell; gives what the cell showed. Where there are no cells, it is what was copied."""
 
 
-@pytest.fixture(params=["Lab's cell", "Lab's sidebar", "Notebook 7's cell", "Notebook 7's sidebar", "Voilà"])
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, page: Page, open_notebook: Open, voila: Voila) -> Place:
     where = request.param
     if where == "Voilà":
         panel = voila.open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
         return Place(panel, lambda: str(page.evaluate("navigator.clipboard.readText()")))
-    app = LAB if where.startswith("Lab") else NOTEBOOK
-    if where.endswith("cell"):
-        notebook = open_notebook(LOAD, PANEL, "", app=app)
+    if "without" in where:
+        without_extension(page)
+    notebook = open_notebook(LOAD, PANEL, "", app="lab/tree" if where.startswith("Lab") else "notebooks")
+    if "cell" in where:
         notebook.run(0)
         notebook.run(1)
         panel = in_cell(notebook, 1)
     else:
-        notebook = open_notebook("", "", "", app=app)
         notebook.choose(2)
         panel = sidebar(page)
         panel.press("Load ipymcp")
 
     def run() -> str:
-        if where.endswith("cell"):
+        if "without" in where:
             notebook.cell(2).locator(".cm-content").click()
             page.keyboard.press("Control+V")
         assert notebook.source(2).strip() == CALL
@@ -79,6 +87,7 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.press("Run")
     expect(panel.outcome).to_contain_text(TEXT)
     panel.press("Insert as code")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text(re.compile("^(Inserted|Copied)"))
     assert TEXT in place.run_what_was_inserted()
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ipymcp import Mcp, ServerStopped, UnknownName
 from ipymcp.config.files import from_mapping
 from ipymcp.runtime.host import Host
+from ipymcp.runtime.services import Timing
+from ipymcp.state.known import KINDS
 from tests.bad_servers import QUICK, bad
 from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.servers.oauth_server import Behaviour, running
 
+AT_ONCE = msgspec.structs.replace(QUICK, get_to_know=0.0)
+
 
 @contextmanager
-def notebook(**servers: dict[str, Any]) -> Iterator[Mcp]:
+def notebook(timing: Timing = QUICK, /, **servers: dict[str, Any]) -> Iterator[Mcp]:
     """A host of its own, as another kernel has it; what it is told to load may fail."""
-    mcp = Mcp(Host(timing=QUICK))
+    mcp = Mcp(Host(timing=timing))
     try:
         mcp._host.loop.run(mcp._host.load(from_mapping(servers).values()))
         yield mcp
@@ -31,9 +37,13 @@ def notebook(**servers: dict[str, Any]) -> Iterator[Mcp]:
         mcp.close()
 
 
-def demo(**more: Any) -> dict[str, Any]:
-    command, *arguments = server_command("demo")
+def server(name: str, *words: str, **more: Any) -> dict[str, Any]:
+    command, *arguments = server_command(name, *words)
     return {"command": command, "args": arguments, **more}
+
+
+def demo(**more: Any) -> dict[str, Any]:
+    return server("demo", **more)
 
 
 def state(mcp: Mcp, name: str) -> str:
@@ -72,6 +82,28 @@ def test_looking_at_a_lazy_server_does_not_start_it() -> None:
         with pytest.raises(UnknownName, match="there is no tool 'eccho'"):
             mcp.demo["eccho"]
         assert mcp.servers["demo"].pid is None
+
+
+def test_what_nobody_looked_at_is_listed_a_while_after_the_first_start_and_known_when_it_does_not_run() -> None:
+    with notebook(AT_ONCE, demo=demo()) as mcp:
+        known, digest = mcp._host._services.store.known, mcp._host.sessions["demo"].digest
+        deadline = time.monotonic() + 30
+        while known.catalog(digest).keys() != KINDS.keys():
+            assert time.monotonic() < deadline
+    with notebook(demo=demo(lazy=True)) as mcp:
+        assert "demo://notes.md" in repr(mcp.demo.resources) and "describe" in repr(mcp.demo.prompts)
+        assert mcp.servers["demo"].pid is None
+
+
+def test_what_cannot_be_listed_in_the_background_is_in_the_log_and_no_error_of_the_server() -> None:
+    with notebook(AT_ONCE, mute=server("offering", "mute=resources/list", timeout=0.3)) as mcp:
+        known, session = mcp._host._services.store.known, mcp._host.sessions["mute"]
+        deadline = time.monotonic() + 30
+        while known.catalog(session.digest).keys() != KINDS.keys() - {"resources"}:
+            assert time.monotonic() < deadline
+        said = [line.text for line in session.log.tail(10)]
+        assert "its resources could not be listed: no answer to resources/list in 0.3 s" in said
+        assert not session.last_error and session.error is None
 
 
 def test_a_lazy_server_is_started_by_reading_and_by_prompts_too() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.environments import server_command
 from tests.integration.notebooks import done
 from tests.kernels import KERNELS, Kernel
-from tests.panels import CommView, PageView, View, wait_for_views
+from tests.panels import CommView, ControlView, PageView, View, wait_for_views
 
 every_kernel = pytest.mark.kernels(*KERNELS)
 
@@ -61,6 +61,32 @@ def test_on_a_subshell_such_a_comm_is_heard_while_a_cell_blocks(loaded: Kernel) 
     view.ask("stop", server="demo")
     assert not cell.done
     cell.wait()
+
+
+@every_kernel
+def test_by_the_control_channel_a_page_is_heard_while_a_cell_blocks(loaded: Kernel) -> None:
+    cell = loaded.start("mcp.demo.slow(seconds=60)")
+    view = ControlView(loaded)
+
+    assert view.hello(client="sidebar", control=True)["control"] is True
+    view.until(lambda state: bool(state["calls"]))
+    (call,) = view.state["calls"].values()
+    assert (call["tool"], call["where"]) == ("slow", "notebook")
+    view.ask("cancel", call=call["id"])
+
+    outcome = cell.wait(20)
+    assert outcome.error is not None and outcome.error.ename == "CallCancelled", outcome
+    view.send({"kind": "bye"})
+    assert done(loaded, "1").text == "1"
+
+
+@pytest.mark.parametrize("content", [{}, {"comm_id": 7, "data": {}}, {"comm_id": "c", "data": "hello"}, {"data": {}}])
+def test_what_is_no_message_of_a_page_is_not_heard(loaded: Kernel, content: dict[str, object]) -> None:
+    loaded.request("ipymcp_request", content)
+    view = ControlView(loaded)
+
+    assert view.hello()["kind"] == "hello"
+    wait_for_views(loaded, 1)
 
 
 def test_without_ipymcp_nobody_hears_it(loaded: Kernel) -> None:

@@ -91,6 +91,24 @@ def test_an_answer_of_another_issuer_is_refused_by_the_kernel(server: JupyterSer
         assert post(server, brought) == 404
 
 
+def test_a_login_that_was_given_up_takes_no_answer_any_more(server: JupyterServer) -> None:
+    kernel = server.start_kernel()
+    kernel.load()
+    with running() as site, server.view(kernel) as view:
+        brought = begin(server, kernel, view, site)
+        view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["wait"])
+        [question] = view.state["questions"].values()
+        view.ask("answer", question=question["id"], action="cancel")
+        view.until(lambda state: bool(state["servers"]["docs"]["error"]))
+        assert post(server, brought) == 404
+        view.ask("unload", server="docs")
+        again = begin(server, kernel, view, site)
+        assert again["state"] != brought["state"]
+        assert post(server, {**brought, "state": again["state"]}) == 200  # the code of another login
+        view.until(lambda state: state["servers"]["docs"]["state"] in ("error", "needs_auth"))
+        assert not site.tokens
+
+
 def test_it_works_behind_a_proxy_that_speaks_tls(server: JupyterServer) -> None:
     """The browser's origin is https and another host's; the proxy hands the Host header on, as JupyterHub's does."""
     with server.browser(Host="hub.example") as browser:

@@ -55,7 +55,9 @@ def test_a_login_that_ended_is_waited_for_no_more() -> None:
     asyncio.run(body())
 
 
-def test_a_state_is_good_for_so_long() -> None:
+def test_a_state_is_good_for_ten_minutes() -> None:
+    assert Redirects()._lasts == 600
+
     async def body() -> None:
         made = redirects(HUB, lasts=0.03)
         redirect = await made.open("s", ())

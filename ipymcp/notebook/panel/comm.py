@@ -47,7 +47,7 @@ class CommCarrier:
         self._comm = comm
         self._tell = tell
         self._view: View | None = None
-        self._is_on_subshell = False
+        self._is_on_subshell = self._has_control = False
         self._sent = self._marked = self._read = 0
         self._has_room = asyncio.Event()
         if hasattr(comm(), "_reply_subshell_for"):
@@ -70,8 +70,13 @@ class CommCarrier:
             await self._has_room.wait()
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
-        """Whether answers come while a cell runs: where comms have a subshell, and in newer kernels while it awaits."""
-        return self._is_on_subshell or not running or (not blocked and version_info[:2] >= _SERVES_WHILE_AWAITING)
+        """Whether answers come while a cell runs: by the control channel, on a subshell, in newer kernels from an await."""
+        return (
+            self._has_control
+            or self._is_on_subshell
+            or not running
+            or (not blocked and version_info[:2] >= _SERVES_WHILE_AWAITING)
+        )
 
     def left(self) -> None:
         """The panel has let go of it. It may say hello again."""
@@ -95,7 +100,8 @@ class CommCarrier:
         self._is_on_subshell = threading.current_thread() is not threading.main_thread()
         if is_object(content) and content.get("kind") == "read":
             return self._panel.host.loop.call(self._was_read, content)
-        if is_hello(content):
+        if is_object(content) and is_hello(content):
+            self._has_control = content.get("control") is True and self._panel.surroundings.has_control
             self._panel.host.loop.call(self._begins)
         if self._view is None:
             self._view = self._panel.attach(self)

@@ -43,11 +43,13 @@ class Surroundings(Struct, frozen=True):
         mode: Gives what views may do now.
         namespace: Gives the name that `mcp` is bound to; empty where it is not.
         kernel: Names the kernel's life: another one is another kernel.
+        has_control: Whether views may speak by the control channel too.
     """
 
     mode: Callable[[], Mode]
     namespace: Callable[[], str]
     kernel: str
+    has_control: bool = False
 
 
 class Panel:

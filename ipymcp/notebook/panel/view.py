@@ -113,7 +113,8 @@ class View:
         if self.is_greeted:
             surroundings = self._panel.surroundings
             hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": self.mode}
-            self.say({**hello, "namespace": surroundings.namespace(), "kernel": surroundings.kernel})
+            hello |= {"namespace": surroundings.namespace(), "kernel": surroundings.kernel}
+            self.say({**hello, "control": surroundings.has_control})
 
     def _begin(self, message: Message) -> None:
         number = message.get("id")

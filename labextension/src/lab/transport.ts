@@ -39,6 +39,8 @@ export class KernelTransport implements Transport {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private byComm = false;
   private isBusy = false;
+  /** Whether the kernel hears what is said while it is busy. */
+  private hasControl = false;
   private failures = 0;
   private lastTry = -Infinity;
   private hopes = 0;
@@ -113,11 +115,15 @@ export class KernelTransport implements Transport {
   // -- what a way tells ------------------------------------------------------------------------------------------------
 
   private opened(): Connection {
-    return this.byComm && this.isBusy ? { state: "busy", reason: BUSY } : { state: "open" };
+    return this.byComm && this.isBusy && !this.hasControl ? { state: "busy", reason: BUSY } : { state: "open" };
   }
 
   private heard(message: FromKernel): void {
     this.failures = this.hopes = 0;
+    if (message.kind === "hello" && this.hasControl !== (message.control === true)) {
+      this.hasControl = message.control === true;
+      if (this.byComm) this.become(this.opened());
+    }
     if (!this.isReached) {
       this.isReached = this.wasReached = true;
       this.ended = null;
@@ -128,7 +134,7 @@ export class KernelTransport implements Transport {
 
   private end(how: Ended): void {
     this.way = null;
-    this.isReached = false;
+    this.isReached = this.hasControl = false;
     if (!this.byComm && UNREACHABLE.has(how.why)) {
       this.byComm = true;
       return this.connect();

@@ -52,12 +52,24 @@ export function Badges({ badges }: { badges: Badge[] }): JSX.Element {
   );
 }
 
+/** Characters of a message that may not all be in sight. */
+const LONG = 400;
+
 export function ProblemBox({ problem }: { problem: Problem }): JSX.Element {
   return (
-    <div class="mcp-problem">
+    <div class="mcp-problem" tabIndex={problem.message.length > LONG ? 0 : undefined}>
       <div>{visible(problem.message)}</div>
       {problem.hint && <div class="mcp-fix">{visible(problem.hint)}</div>}
     </div>
+  );
+}
+
+/** Lines as they are. It scrolls, and so the keyboard can get there. */
+export function Lines({ label, text }: { label: string; text: string }): JSX.Element {
+  return (
+    <pre class="mcp-pre" tabIndex={0} role="region" aria-label={label}>
+      {text}
+    </pre>
   );
 }
 

@@ -4,7 +4,7 @@ import type { Preview } from "../protocol";
 import { sanitised } from "../sanitise";
 import { bytes, line, visible, webAddress } from "../text";
 import { usePanel } from "./context";
-import { Button, Disclosure } from "./parts";
+import { Button, Disclosure, Lines } from "./parts";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]);
 const LONGEST = 200_000;
@@ -22,21 +22,13 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
     <div class="mcp-preview" role="group" aria-label={label}>
       {isPicture && <img class="mcp-picture" src={`data:${image.mime};base64,${image.data}`} alt={line(label)} />}
       {html ? (
-        <Html html={html} />
+        <Html html={html} label={label} />
       ) : (
-        text && (
-          <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Text">
-            {visible(text.slice(0, LONGEST))}
-          </pre>
-        )
+        text && <Lines label="Text" text={visible(text.slice(0, LONGEST))} />
       )}
-      {only && (
-        <pre class="mcp-pre" tabIndex={0} role="region" aria-label="Data">
-          {visible(written.slice(0, LONGEST))}
-        </pre>
-      )}
+      {only && <Lines label="Data" text={visible(written.slice(0, LONGEST))} />}
       {hasJson && !only && (
-        <Disclosure title="Data">{() => <pre class="mcp-pre">{visible(written.slice(0, LONGEST))}</pre>}</Disclosure>
+        <Disclosure title="Data">{() => <Lines label="Data" text={visible(written.slice(0, LONGEST))} />}</Disclosure>
       )}
       {links.length > 0 && (
         <ul class="mcp-links">
@@ -102,7 +94,7 @@ th { font-weight: 600; background: var(--mcp-raised); } pre, code { font-family:
 a { color: var(--mcp-link); } img { max-width: 100%; height: auto; } h1, h2, h3, h4, h5, h6 { font-size: 13px; margin: 8px 0 4px; } p { margin: 4px 0; }`;
 
 /** Apart from the page: its styles do not reach in, nor what is in it out. */
-function Html({ html }: { html: string }): JSX.Element {
+function Html({ html, label }: { html: string; label: string }): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (!host.current) return;
@@ -111,5 +103,5 @@ function Html({ html }: { html: string }): JSX.Element {
     style.textContent = SHEET;
     root.replaceChildren(style, sanitised(html));
   }, [html]);
-  return <div ref={host} class="mcp-html" />;
+  return <div ref={host} class="mcp-html" tabIndex={0} role="region" aria-label={label} />;
 }

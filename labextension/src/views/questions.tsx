@@ -20,7 +20,7 @@ import type {
 import { problemOf, questionsOf } from "../store";
 import { line, visible, webAddress } from "../text";
 import { problemText, useMay, usePanel, useSelect } from "./context";
-import { Button } from "./parts";
+import { Button, Lines } from "./parts";
 
 /** Round questions that a cell waits for. */
 export const ASKING = "mcp-asking";
@@ -226,7 +226,7 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
               Run <strong>{line(candidate.name)}</strong>
             </span>
           </label>
-          <pre class="mcp-pre">{candidate.lines.map(line).join("\n")}</pre>
+          <Lines label={`What ${line(candidate.name)} is`} text={candidate.lines.map(line).join("\n")} />
           {candidate.dangers.map((danger) => (
             <p key={danger} class="mcp-warning">
               {line(danger)}

@@ -8,7 +8,7 @@ import type { ArgumentError, JsonObject, Problem, Tool } from "../protocol";
 import { problemOf } from "../store";
 import { line, visible } from "../text";
 import { useAct, useLoaded, useMay, usePanel, useSelect } from "./context";
-import { Badges, Button, CallProgress, Disclosure, ProblemBox } from "./parts";
+import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox } from "./parts";
 import { PreviewView } from "./preview";
 
 /** What was typed into a tool's form, and the last call made of it. It stays while another tool is looked at. */
@@ -66,11 +66,11 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
         <Disclosure title="Schema">
           {() => (
             <>
-              <pre class="mcp-pre">{visible(JSON.stringify(value.schema ?? ANYTHING, null, 2))}</pre>
+              <Lines label="Schema" text={visible(JSON.stringify(value.schema ?? ANYTHING, null, 2))} />
               {value.output_schema && (
                 <>
                   <div class="mcp-dim">What it gives</div>
-                  <pre class="mcp-pre">{visible(JSON.stringify(value.output_schema, null, 2))}</pre>
+                  <Lines label="What it gives" text={visible(JSON.stringify(value.output_schema, null, 2))} />
                 </>
               )}
             </>

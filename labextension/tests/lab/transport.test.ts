@@ -129,6 +129,22 @@ test("without a relay there is a comm, and the panel says when it waits for a ce
   expect(ways.last.sent.map(({ kind }) => kind)).toEqual(["hello"]);
 });
 
+test("a kernel that hears the control channel is there for a view over a comm while it is busy", () => {
+  const { ways, transport, model } = begun();
+  ways.last.events.ended({ why: "none", message: "There is no relay." });
+  transport.setBusy(true);
+  expect(model.store.get().connection.state).toBe("busy");
+  const { hello, state } = new FakeKernel(stateOf([server("fs")]));
+  ways.last.events.opened();
+  ways.last.events.heard({ ...hello, control: true });
+  ways.last.events.heard({ kind: "snapshot", seq: 1, state });
+  expect(model.store.get().connection).toEqual({ state: "open" });
+  ways.last.events.ended({ why: "lost", message: "It broke." });
+  vi.advanceTimersByTime(1000);
+  ways.last.events.opened();
+  expect(model.store.get().connection.state).toBe("busy");
+});
+
 test("with a relay a busy kernel changes nothing", () => {
   const { ways, transport, model } = begun();
   ways.greet();
