@@ -19,29 +19,28 @@ from tests.browser.places import LOAD, in_cell, lab, opened, sidebar
 from tests.environments import ROOT, environment
 from tests.jupyter_servers import TOKEN
 
-SIZE = {"width": 1180, "height": 640}
+SIZE = {"width": 1180, "height": 660}
 DARK = "JupyterLab Dark"
-CELLS = [
-    f"""{LOAD}
-%mcp load demo -- python -m ipymcp.demo;
-%mcp load time -- {environment("server-time").python} -m mcp_server_time;
-%mcp load git -- {environment("server-git").python} -m mcp_server_git;
-%mcp load survey -- {sys.executable} {ROOT}/tests/servers/misbehaving.py --era legacy;
-%mcp stop git;""",
-    "%mcp panel",
-    'penguins = mcp.demo.query(table="penguins", where="species = \'Gentoo\'", limit=5)\npenguins',
-    "mcp.demo.slow(seconds=30, steps=60)",
-    """wanted = {
+WANTED = {
     "type": "object",
     "required": ["island", "birds"],
     "properties": {
         "island": {"type": "string", "title": "Island", "enum": ["Biscoe", "Dream", "Torgersen"]},
         "birds": {"type": "integer", "title": "How many birds", "minimum": 1},
     },
-}""",
-    """await mcp.survey.ask.aio(
-    method="elicitation/create", params={"message": "What have you seen today?", "requestedSchema": wanted}, seconds=60
-)""",
+}
+CELLS = [
+    f"""{LOAD}
+%mcp load demo -- python -m ipymcp.demo;
+%mcp load time -- {environment("server-time").python} -m mcp_server_time;
+%mcp load git -- {environment("server-git").python} -m mcp_server_git;
+%mcp load survey -- {sys.executable} {ROOT}/tests/servers/misbehaving.py --era legacy;
+%mcp stop git;
+question = {{"message": "What have you seen today?", "requestedSchema": {WANTED}}}""",
+    "%mcp panel",
+    'penguins = mcp.demo.query(table="penguins", where="species = \'Gentoo\'", limit=5)\npenguins',
+    "mcp.demo.slow(seconds=30, steps=60)",
+    'await mcp.survey.ask.aio(method="elicitation/create", params=question, seconds=60)',
 ]
 
 
@@ -53,10 +52,9 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE, device_scale_factor=1.25)
         notebook = opened(page, f"{server.url}lab/tree/penguins.ipynb?reset&token={TOKEN}")
-        for index in (0, 1, 4):
-            notebook.run(index)
+        notebook.run(0)
         page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
-        for name, take in (("cell", cell), ("question", question), ("form", form), ("sidebar", whole), ("dark", dark)):
+        for name, take in (("question", question), ("cell", cell), ("form", form), ("sidebar", whole), ("dark", dark)):
             picture = target / f"panel-{name}.png"
             take(notebook, page, picture)
             print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
@@ -66,6 +64,7 @@ def main() -> int:
 
 def cell(notebook: Notebook, page: Page, picture: Path) -> None:
     """A panel in a cell, a server of it opened."""
+    notebook.run(1)
     panel = in_cell(notebook, 1)
     for server in ("demo", "time", "survey"):
         panel.expect_state(server, "ready")
@@ -76,12 +75,12 @@ def cell(notebook: Notebook, page: Page, picture: Path) -> None:
 
 
 def question(notebook: Notebook, page: Page, picture: Path) -> None:
-    """What a server asks, below the cell that waits for it."""
-    notebook.begin(5)
-    asked = notebook.output(5).get_by_role("alertdialog")
+    """What a server asks, below the cell that waits for it: no panel is open yet."""
+    notebook.begin(4)
+    asked = notebook.output(4).get_by_role("alertdialog")
     asked.get_by_label("Island").select_option("Dream")
     asked.get_by_label("How many birds").fill("12")
-    shoot(notebook, 5, picture)
+    shoot(notebook, 4, picture)
     asked.get_by_role("button", name="Send").click()
     notebook.until_idle()
 

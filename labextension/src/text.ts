@@ -36,6 +36,7 @@ export function bytes(size: number): string {
 
 /** `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. */
 export function duration(seconds: number): string {
+  if (seconds < 0.0995) return `${Math.round(Math.max(0, seconds) * 1000)} ms`;
   if (seconds < 9.95) return `${Math.max(0, seconds).toFixed(1)} s`;
   return whole(seconds);
 }
