@@ -222,6 +222,6 @@ def _set_nested_loop(mode: NestedMode) -> None:
     ipymcp.host()._host.answers.nested_loop = mode
 
 
-def _set_guarding(pins: PinsMode, history: HistoryMode) -> None:
+def _set_guarding(pins: PinsMode, history: HistoryMode, doubts: bool) -> None:
     host = ipymcp.host()._host
-    host.guard.policy.pins, host.history.mode = pins, history
+    host.guard.policy.pins, host.history.mode, host.guard.policy.doubts = pins, history, doubts

@@ -41,6 +41,11 @@ class IPyMCP(Configurable):
         "models",
         help="For whom a tool whose definition has changed is out of reach until %mcp pins accept.",
     ).tag(config=True)
+    doubts = Bool(
+        True,
+        help="Ask about a tool that may change something, even where it is allowed, once a model has read what may be"
+        " anybody's words: the result of a tool that is not said to stay with its own data.",
+    ).tag(config=True)
     history = Enum(
         ("sizes", "values", "off"),
         "sizes",
@@ -58,7 +63,7 @@ class IPyMCP(Configurable):
         self,
         on_namespace: Callable[[], None],
         on_nested_loop: Callable[[NestedMode], None],
-        on_guarding: Callable[[PinsMode, HistoryMode], None],
+        on_guarding: Callable[[PinsMode, HistoryMode, bool], None],
         on_panel: Callable[[], None],
         on_model: Callable[[str], None],
         **kwargs: Any,
@@ -76,9 +81,9 @@ class IPyMCP(Configurable):
             self._on_model(self.model)
         McpError.full_tracebacks = self.tracebacks
 
-    @observe("pins", "history")
+    @observe("pins", "history", "doubts")
     def _set_guarding(self, change: object = None) -> None:
-        self._on_guarding(cast("PinsMode", self.pins), cast("HistoryMode", self.history))
+        self._on_guarding(cast("PinsMode", self.pins), cast("HistoryMode", self.history), bool(self.doubts))
 
     @default("panel")
     def _usual_panel(self) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Approvals", "Wish"]
 
+_ALLOWING = ("once", "answer", "server", "notebook", "always")
 _TOGETHER = 0.02
 """Seconds without another wish after which those there are become a question."""
 _HINTS = {
@@ -41,6 +42,8 @@ class Wish:
     caller: Caller
     turn: str
     arguments: bytes
+    doubt: str = ""
+    """Why it is asked about although it may be made."""
     outcome: asyncio.Future[None] = field(init=False)
 
     def granted(self) -> None:
@@ -141,7 +144,7 @@ class Approvals:
         if wish.outcome.done():
             return False
         try:
-            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn)
+            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.doubt)
         except PolicyError as error:
             wish.refused(error)
             return False
@@ -158,7 +161,7 @@ class Approvals:
     def _wanted(self, wish: Wish) -> WantedCall:
         known = hints(wish.entry, wish.rights)
         said = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
-        why = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
+        why = wish.doubt or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
         return WantedCall(wish.entry.server, wish.entry.name, wish.arguments, wish.caller, why, said)
 
     def _apply(self, answer: ApprovalAnswer | None, wish: Wish) -> None:
@@ -176,11 +179,14 @@ class Approvals:
             case "no":
                 wish.refused(_error(wish, "you said no"))
             case None:
-                why = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
-                text = f"needs your consent by the rule {why!r}, and nobody answered"
+                rule = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
+                why = f"because {wish.doubt}" if wish.doubt else f"by the rule {rule!r}"
+                text = f"needs your consent {why}, and nobody answered"
                 wish.refused(_error(wish, text, f"%mcp policy allow {wish.name}"))
             case _:
                 pass
+        if wish.doubt and answer in _ALLOWING:  # of one answer it is asked once
+            self._policy.allow_turn(wish.turn, wish.rights, None if answer == "server" else wish.entry)
         wish.granted()
 
 

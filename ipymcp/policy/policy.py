@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy", "PolicyError"]
 
+_ALL = "*"
+"""All tools of a server, among those that are allowed for an answer."""
 _MOST_TURNS = 32
 """Answers of models whose consents are kept; one that is over is not told to us."""
 
@@ -44,6 +46,8 @@ class Policy:
         """What was decided in this notebook, oldest first."""
         self.remembered: tuple[Rule, ...] = ()
         """What was answered "always" and "never", oldest first."""
+        self.doubts = True
+        """Whether a model is doubted once it has read what may be anybody's words."""
         self._pins: PinsMode = "models"
         self._changed: frozenset[tuple[str, str]] = frozenset()
         self._unlocked: frozenset[tuple[str, str]] = frozenset()
@@ -54,7 +58,9 @@ class Policy:
 
     # -- asking it ----------------------------------------------------------------------------------------------------
 
-    def check(self, entry: Subject, rights: Rights, caller: Caller = "user", turn: str = "") -> Verdict:
+    def check(
+        self, entry: Subject, rights: Rights, caller: Caller = "user", turn: str = "", doubt: str = ""
+    ) -> Verdict:
         """What is decided of a call, unless it is denied.
 
         Args:
@@ -62,15 +68,18 @@ class Policy:
             rights: Its server's.
             caller: On whose behalf.
             turn: Names the model's answer that the call is a part of.
+            doubt: Why to ask about it even where it is allowed.
 
         Raises:
             PolicyError: It is denied; the message names the rule.
         """
         verdict = self.verdict(entry, rights, caller)
+        if verdict.decision == "allow" and doubt:
+            verdict = Verdict("ask", doubt, notice=verdict.notice)
         if verdict.decision == "allow":
             return verdict
         if verdict.decision == "ask":
-            if turn and (rights.digest, entry.name) in self._turns.get(turn, ()):
+            if turn and {(rights.digest, entry.name), (rights.digest, _ALL)} & self._turns.get(turn, set()):
                 return Verdict("allow", "allowed for this answer")
             return verdict
         name = f"{entry.server}.{entry.name}"
@@ -155,9 +164,9 @@ class Policy:
         self.said = (*kept, rule)
         self._state = object()
 
-    def allow_turn(self, turn: str, rights: Rights, entry: Subject) -> None:
-        """Allow a tool for the rest of a model's answer."""
-        self._turns.setdefault(turn, set()).add((rights.digest, entry.name))
+    def allow_turn(self, turn: str, rights: Rights, entry: Subject | None) -> None:
+        """Allow a tool, or all of its server's, for the rest of a model's answer."""
+        self._turns.setdefault(turn, set()).add((rights.digest, _ALL if entry is None else entry.name))
         self._turns.move_to_end(turn)
         while len(self._turns) > _MOST_TURNS:
             self._turns.popitem(last=False)

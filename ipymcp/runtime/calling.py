@@ -41,6 +41,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         as_task: Whether to ask for a task, of a server of the handshake era.
         caller: On whose behalf: what a model or an app wants to call the user is asked about.
         turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
+        doubt: Why the user is to be asked about it even where it is allowed; empty for no such reason.
     """
 
     timeout: float = 30.0
@@ -49,6 +50,7 @@ class CallOptions(msgspec.Struct, frozen=True):
     as_task: bool = False
     caller: Caller = "user"
     turn: str = ""
+    doubt: str = ""
 
     def changed(
         self,

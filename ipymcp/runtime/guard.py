@@ -102,13 +102,13 @@ class Guard:
             self._read = time.monotonic()
             self._loop.call(self._refresh_soon)
         rights = session.rights
-        verdict = self.policy.check(entry, rights, options.caller, options.turn)
+        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.doubt)
         if verdict.notice:
             self._notify_once(verdict)
         if verdict.decision == "ask":
             from ipymcp.policy.approvals import Wish
 
-            wish = Wish(entry, rights, options.caller, options.turn, arguments)
+            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.doubt)
             return lambda: self._approvals.obtain(wish)
         return None
 

@@ -7,6 +7,8 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
 from ipymcp.protocol import wire
@@ -51,6 +53,8 @@ class Runner:
         self._host: Host = factory.host
         self._turn = turn
         self._lanes: dict[str, Lane] = {}
+        self._doubt = ""
+        """Whose words this model has read, as a reason to doubt it."""
 
     async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
         """Make them, and give how each ended, in their order."""
@@ -76,6 +80,9 @@ class Runner:
         self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
     ) -> Outcome:
         options = session.call_options.changed(None, None, None, "model", self._turn)
+        known = hints(entry, session.rights)
+        if self._doubt and self._turn and known.get("readOnlyHint") is not True and self._host.guard.policy.doubts:
+            options = replace(options, doubt=self._doubt)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
@@ -84,6 +91,9 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
+        if known.get("openWorldHint") is not False:
+            name = f"{session.name}.{entry.name}"
+            self._doubt = f"what {name} answered may be anybody's words, and the model has read it"
         return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
