@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import StartKernel
-from tests.environments import ROOT
+from tests.environments import ROOT, server_command
 from tests.integration.test_docs import blocks
 from tests.kernels import Kernel, Outcome
 
@@ -106,6 +107,22 @@ def test_allow_answers_beforehand_as_papermill_needs_it(kernel: Kernel) -> None:
     assert shown(outcome)[-2] == "They answered: hey"
     other = ask(kernel, 'demo__slow({"seconds": 0})', "tools", "--allow demo.echo")
     assert "Not done" in shown(other)[-2]
+
+
+def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel) -> None:
+    kernel.run(f"%mcp load own -- {shlex.join(server_command('misbehaving'))}\n%mcp policy allow own.*")
+    text = " ".join(f'own__echo({{"text": "{word}"}})' for word in ("one", "two", "three"))
+
+    outcome = ask(kernel, text, "tools", answers=["once"])
+
+    assert len(outcome.prompts) == 1, outcome
+    assert "own.echo (what own.echo answered may be anybody's words, and the model has read it" in outcome.stdout
+    assert shown(outcome)[-2] == "They answered: one | two | three"
+    refused = shown(ask(kernel, text, "tools"))[-2]
+    assert refused.startswith("They answered: one | ")
+    assert refused.count("needs your consent because what own.echo answered may be anybody's words") == 2
+    kernel.run("%config IPyMCP.doubts = False")
+    assert shown(ask(kernel, text, "tools"))[-2] == "They answered: one | two | three"
 
 
 def test_variables_are_in_the_prompt_and_said(kernel: Kernel, models: str) -> None:

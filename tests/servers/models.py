@@ -49,6 +49,8 @@ class Handler(BaseHTTPRequestHandler):
             REFUSED.add(model)
             return self._refuse(503 if model == "down" else 429)
         dialect = Anthropic(request) if "messages" in self.path else OpenAI(request)
+        if not request.get("stream"):
+            return self._send(200, dialect.whole(*answer(model, dialect)))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -68,7 +70,10 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _refuse(self, status: int) -> None:
-        body = json.dumps({"error": {"message": "come back later", "type": "overloaded"}}).encode()
+        self._send(status, {"error": {"message": "come back later", "type": "overloaded"}})
+
+    def _send(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -102,6 +107,16 @@ class OpenAI:
     def results(self) -> list[str]:
         last = max(number for number, one in enumerate(self.messages) if one["role"] == "user")
         return [str(one["content"]) for one in self.messages[last:] if one["role"] == "tool"]
+
+    def whole(self, text: str, calls: list[tuple[str, str]]) -> Any:
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            message["tool_calls"] = [
+                {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+                for number, (name, arguments) in enumerate(calls)
+            ]
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        return {"id": "chat-1", "object": "chat.completion", "created": 1, "model": "script", "choices": [choice]}
 
     def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]

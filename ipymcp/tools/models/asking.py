@@ -148,7 +148,7 @@ class Asker:
         beginning, declared = self._prepared(wanted)
         tools = wanted.tools
         if beginning.searches:
-            tools = tools + [ToolFinder(tools._declarations).search_tools]
+            tools += [ToolFinder(tools._declarations).search_tools]
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
         scene = _Scene(self._host, audience)
