@@ -232,3 +232,10 @@ def relay_file(kernel: Kernel, timeout: float = 30) -> Message:
         kernel.run("pass")  # the next cell is as good a time to look as any
         assert time.monotonic() < deadline, f"no {file}"
     return json.loads(file.read_text()) | {"file": str(file)}
+
+
+def wait_for_views(kernel: Kernel, count: int, timeout: float = 30) -> None:
+    """Wait until so many views are attached to the kernel's panel."""
+    deadline = time.monotonic() + timeout
+    while kernel.run("len(get_ipython()._ipymcp_extension.panel.views)").text != str(count):
+        assert time.monotonic() < deadline, f"there are not {count}"

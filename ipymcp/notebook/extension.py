@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import ipymcp
 from ipymcp.errors import McpError
-from ipymcp.notebook import transform
+from ipymcp.notebook import control, transform
 from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.notices import say
-from ipymcp.notebook.panel import control
 from ipymcp.notebook.settings import IPyMCP
 from ipymcp.runtime.nested import is_harmfully_patched
 

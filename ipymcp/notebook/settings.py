@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.nested import NestedMode
     from ipymcp.state.history import HistoryMode
 
-__all__ = ["IPyMCP"]
+__all__ = ["IPyMCP", "is_voila"]
 
 
 class IPyMCP(Configurable):
@@ -77,7 +77,7 @@ class IPyMCP(Configurable):
 
     @default("panel")
     def _usual_panel(self) -> str:
-        return "run" if _is_voila(os.environ) else "full"
+        return "run" if is_voila(os.environ) else "full"
 
     @observe("panel")
     def _set_panel(self, change: object) -> None:
@@ -103,7 +103,7 @@ class IPyMCP(Configurable):
         self._on_namespace()
 
 
-def _is_voila(environment: Mapping[str, str]) -> bool:
+def is_voila(environment: Mapping[str, str]) -> bool:
     """Whether a kernel with these variables was started by Voilà, whose visitors are not the notebook's author."""
     software = environment.get("SERVER_SOFTWARE", "").lower()
     return software.startswith("voila") or "VOILA_KERNEL_ID" in environment or "VOILA_PREHEAT" in environment

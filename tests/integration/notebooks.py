@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests import kernels
@@ -24,9 +24,9 @@ def opened(name: str, folder: Path, servers: Mapping[str, list[str]]) -> Iterato
         yield kernel
 
 
-def done(kernel: Kernel, cell: str) -> Outcome:
-    """Run a cell that must not fail."""
-    outcome = kernel.run(cell, timeout=TIMEOUT)
+def done(kernel: Kernel, cell: str, answers: Sequence[str] | None = None) -> Outcome:
+    """Run a cell that must not fail. With answers there is a page, which may draw widgets."""
+    outcome = kernel.run(cell, timeout=TIMEOUT, answers=answers)
     assert outcome.error is None, f"{cell}\n{outcome.error}\n{outcome.stderr}"
     return outcome
 

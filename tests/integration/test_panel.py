@@ -50,7 +50,7 @@ def test_hello_is_answered_by_hello_and_a_snapshot(demo: Notebook) -> None:
     hello = view.hello()
 
     version = ipymcp.__version__
-    life = {"mode": "full", "namespace": "mcp", "kernel": "one life"}
+    life = {"mode": "full", "namespace": "mcp", "kernel": "one life", "control": False}
     assert hello == {"kind": "hello", "version": 1, "ipymcp": version, **life}
     view.until(
         lambda state: all(state["servers"]["demo"][kind] for kind in ("prompts", "resources"))

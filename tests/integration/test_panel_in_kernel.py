@@ -53,7 +53,7 @@ def connect() -> Iterator[Connect]:
 
 
 def shown(kernel: Kernel, cell: str = "%mcp panel") -> CommView:
-    outcome = done(kernel, cell)
+    outcome = done(kernel, cell, answers=())
     return CommView(kernel, [*outcome.displays, *([outcome.result] if outcome.result else [])])
 
 
@@ -77,7 +77,7 @@ def test_a_panel_in_a_cell_is_live(loaded: Kernel) -> None:
 
 def test_each_panel_carries_a_stub_and_the_code_comes_when_a_page_asks(loaded: Kernel) -> None:
     view = shown(loaded)
-    done(loaded, 'mcp.servers["demo"]')
+    done(loaded, 'mcp.servers["demo"]', answers=())
     opened = [one for one in loaded.comms if one["msg_type"] == "comm_open"]
     ours = [one for one in opened if one["content"]["data"]["state"].get("_esm")]
     assert len(ours) == 2
@@ -85,7 +85,7 @@ def test_each_panel_carries_a_stub_and_the_code_comes_when_a_page_asks(loaded: K
     assert [one["content"]["data"]["state"]["server"] for one in ours] == ["", "demo"]
     assert sum(len(json.dumps(one["content"])) for one in loaded.comms) < 6_000
 
-    done(loaded, 'for _ in range(8):\n    display(mcp.servers["demo"])')
+    done(loaded, 'for _ in range(8):\n    display(mcp.servers["demo"])', answers=())
     assert sum(len(json.dumps(one["content"])) for one in loaded.comms) < 50_000
 
     code = (STATIC / "panel.js").read_text("utf-8")
@@ -103,10 +103,10 @@ def test_each_panel_carries_a_stub_and_the_code_comes_when_a_page_asks(loaded: K
 
 
 def test_a_panel_and_a_card_name_the_kernels_life_and_are_tables_to_what_has_no_widgets(loaded: Kernel) -> None:
-    [panel] = done(loaded, "%mcp panel").displays
-    card = done(loaded, 'mcp.servers["demo"]').result
+    [panel] = done(loaded, "%mcp panel", answers=()).displays
+    card = done(loaded, 'mcp.servers["demo"]', answers=()).result
     assert card is not None
-    [same] = done(loaded, "%mcp panel demo").displays
+    [same] = done(loaded, "%mcp panel demo", answers=()).displays
 
     assert set(panel) == set(card) == set(same) == {"text/plain", "text/html", WIDGET, OWN}
     life = shown(loaded).hello()["kernel"]
@@ -117,6 +117,14 @@ def test_a_panel_and_a_card_name_the_kernels_life_and_are_tables_to_what_has_no_
     for html in (panel["text/html"], card["text/html"]):
         assert "<table" in html
         assert "<script" not in html
+
+
+def test_a_notebook_that_a_program_executes_keeps_a_table_and_no_widget(loaded: Kernel) -> None:
+    [panel] = done(loaded, "%mcp panel").displays
+    card = done(loaded, 'mcp.servers["demo"]').result
+    assert card is not None
+    assert set(panel) == set(card) == {"text/plain", "text/html", OWN}
+    assert not loaded.comms
 
 
 def test_a_terminal_shows_a_card_as_text() -> None:

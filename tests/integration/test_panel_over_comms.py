@@ -8,11 +8,10 @@ import shlex
 import pytest
 
 from tests.environments import server_command
-from tests.integration.notebooks import done, text
+from tests.integration.notebooks import done
 from tests.kernels import KERNELS, Kernel
-from tests.panels import CommView, ControlView, PageView, View
+from tests.panels import CommView, ControlView, PageView, View, wait_for_views
 
-VIEWS = "len(get_ipython()._ipymcp_extension.panel.views)"
 every_kernel = pytest.mark.kernels(*KERNELS)
 
 
@@ -24,7 +23,7 @@ def loaded(kernel: Kernel) -> Kernel:
 
 
 def shown(kernel: Kernel) -> CommView:
-    return CommView(kernel, done(kernel, "%mcp panel").displays)
+    return CommView(kernel, done(kernel, "%mcp panel", answers=()).displays)
 
 
 def quiet(view: View, seconds: float) -> None:
@@ -87,7 +86,7 @@ def test_what_is_no_message_of_a_page_is_not_heard(loaded: Kernel, content: dict
     view = ControlView(loaded)
 
     assert view.hello()["kind"] == "hello"
-    assert done(loaded, VIEWS).text == "1"
+    wait_for_views(loaded, 1)
 
 
 def test_without_ipymcp_nobody_hears_it(loaded: Kernel) -> None:
@@ -113,10 +112,9 @@ def test_an_open_panel_sends_nothing_while_nothing_happens(loaded: Kernel, open_
 def test_a_widget_that_is_closed_is_let_go(loaded: Kernel) -> None:
     view = shown(loaded)
     view.hello()
-    extension = "get_ipython()._ipymcp_extension"
-    assert text(loaded, f"len({extension}.panel.views)") == "1"
+    wait_for_views(loaded, 1)
     done(loaded, "import ipywidgets; ipywidgets.Widget.close_all()")
-    assert text(loaded, f"import time; time.sleep(0.3); len({extension}.panel.views)") == "0"
+    wait_for_views(loaded, 0)
 
 
 def test_a_kernel_that_restarted_hears_nothing_of_panels_before(loaded: Kernel) -> None:
@@ -136,14 +134,14 @@ def test_a_view_that_says_bye_is_sent_no_more_and_one_that_comes_back_is(loaded:
     view.hello()
     quiet(view, 1)
     view.send({"kind": "bye"})
-    assert text(loaded, VIEWS) == "0"
+    wait_for_views(loaded, 0)
     done(loaded, "mcp.stop('demo'); mcp.start('demo')")
     assert not hears_more(view, 1)
     view.send({"kind": "intent", "id": 7, "do": "tools"})
     view.send({"kind": "bye"})
     view.hello()
     assert not any(one.get("id") == 7 for one in view.heard)
-    assert text(loaded, VIEWS) == "1"
+    wait_for_views(loaded, 1)
     assert view.ask("tools", server="demo")
 
 

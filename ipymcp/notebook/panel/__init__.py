@@ -10,7 +10,6 @@
     display.py    a panel or a card in a cell           widget.py     live there
     relay.py      the socket of JupyterLab's sidebar    meeting.py    how that is found
     comm.py       views over comms: a cell's, and the sidebar's where there is no relay
-    control.py    what such a view says while a cell blocks the kernel
 
 The page's side is `labextension/`; `static/` is built from it.
 """

@@ -1,14 +1,17 @@
 """A panel, or a server's card, in a cell: live where there are widgets, a table in everything else.
 
 Beside both it has a type of its own, which JupyterLab's extension draws: it names this life of the kernel, and is live
-in any page that talks to that, over the relay.
+in any page that talks to that, over the relay. A notebook that is executed by a program (nbclient, papermill) gets no
+widget: it would be dead in every page made of it, and hide the table.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import TYPE_CHECKING, Any, Final
 
+from ipymcp.notebook.settings import is_voila
 from ipymcp.state.meeting import VERSION
 
 if TYPE_CHECKING:
@@ -36,10 +39,15 @@ def _live(extension: Extension, tables: dict[str, Any], server: str = "") -> tup
         return tables, {}
     own: dict[str, Any] = {"version": VERSION, "kernel": extension.panel.surroundings.kernel}
     shown = {_TYPE: own | ({"server": server} if server else {}), **tables}
-    if importlib.util.find_spec("anywidget") is None:
+    if not _has_page(extension.ip.kernel) or importlib.util.find_spec("anywidget") is None:
         return shown, {}
     from ipymcp.notebook.panel.widget import PanelWidget
 
     widget: Any = PanelWidget(extension.panel, server)
     live, metadata = widget._repr_mimebundle_()
     return {**live, **shown}, metadata
+
+
+def _has_page(kernel: Any) -> bool:
+    """Whether a page may be there: programs that execute notebooks allow no input. Nor does Voilà, which has one."""
+    return getattr(kernel, "_allow_stdin", True) or is_voila(os.environ)

@@ -1,8 +1,8 @@
 """What views say while a cell blocks the kernel and no relay reaches it: by the control channel, to the same comm.
 
-A page that shares no machine with the kernel opens a comm (see `comm`). The kernel's answers to it come from the
-background loop and so come at once; what the page says would wait on the shell channel for the cell's end. So it may
-send the same messages as requests on the control channel, which a thread of the kernel's own answers.
+A page that shares no machine with the kernel opens a comm (see `panel/comm.py`). The kernel's answers to it come from
+the background loop and so come at once; what the page says would wait on the shell channel for the cell's end. So it
+may send the same messages as requests on the control channel, which a thread of the kernel's own answers.
 """
 
 from __future__ import annotations
