@@ -21,7 +21,7 @@ from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
     from ipymcp.runtime.calls import Call
@@ -160,6 +160,7 @@ class Mcp(Live):
         allow: Iterable[str] = (),
         limits: Limits | None = None,
         discover: Discover = "auto",
+        code: bool | MutableMapping[str, Any] = False,
     ) -> Answer:
         """Have a model answer, with the notebook's tools. Needs `pip install 'ipymcp[llm]'`.
 
@@ -177,6 +178,8 @@ class Mcp(Live):
             limits: How far it may go.
             discover: `always` gives it a search over the tools instead of all their schemas, `auto` where these would
                 be too much.
+            code: Have it write Python that calls the tools, which runs here after you have agreed, unsandboxed; a
+                mapping is what it runs in, such as `globals()`.
 
         Returns:
             `.text`, `.data`, `.calls`, `.messages`, `.usage`.
@@ -187,17 +190,19 @@ class Mcp(Live):
         from ipymcp.tools.models.asking import Wanted
         from ipymcp.tools.models.driving import Limits
 
+        names: MutableMapping[str, Any] | None = {"mcp": self} if code is True else code or None
         wanted = Wanted(
             prompt,
             model,
             self._selection(tools),
-            base_url,
-            chat,
-            system,
-            returns,
-            tuple(allow),
-            limits or Limits(),
-            discover,
+            base_url=base_url,
+            chat=chat,
+            system=system,
+            returns=returns,
+            allow=tuple(allow),
+            limits=limits or Limits(),
+            discover=discover,
+            code=names,
         )
         return await self._asker.ask(wanted)
 

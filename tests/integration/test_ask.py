@@ -197,6 +197,33 @@ def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, mo
     assert plain[4].endswith(" | hey")
 
 
+CODE = "birds = mcp.demo.query('penguins', limit=3).data\nprint(birds['count'])\nlen(birds['rows'])"
+
+
+WRONG = "1\n1/0"
+
+
+def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Kernel, models: str) -> None:
+    kernel.run("limit = 3")
+    text = f"run_python({json.dumps({'code': CODE})})"
+
+    outcome = ask(kernel, text, "tools", "--code", answers=["once"])
+
+    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["run_python"]
+    assert "mcp.demo.query(table: " in json.dumps(asked(models)[-1]["messages"][0])
+    assert outcome.prompts == ["allow? [no] "]
+    assert "it would run here with your rights, unsandboxed, as a cell of yours would" in outcome.stdout
+    card = outcome.displays[2]["text/html"]
+    assert card.startswith("<details open>") and "print(birds[" in card
+    assert shown(outcome)[-2] == "They answered: 3\n3"
+    assert kernel.run("birds['count']").text == "3"
+    refused = ask(kernel, text, "tools", "--code", answers=["no"])
+    assert "Not done: you said no" in shown(refused)[-2]
+    failing = f"run_python({json.dumps({'code': WRONG})})"
+    told = shown(ask(kernel, failing, "tools", "--code --allow notebook.run_python"))[-2]
+    assert told == "They answered: ZeroDivisionError in line 2: division by zero"
+
+
 def test_anthropics_messages_stream_in_split_pieces_too(kernel: Kernel) -> None:
     outcome = kernel.run(
         '%mcp ask -m anthropic:tools --allow * demo__echo({"text": "one"}) demo__plot({"kind": "bar"})'

@@ -38,6 +38,7 @@ Options come before the question. You are asked about calls as %mcp policy has i
     --returns EXPR    a dataclass, TypedDict or JSON Schema that the answer has to fit: answer.data
     --allow PATTERN   tools it may call unasked, for this answer
     --discover WHEN   auto, always, never: give it a search over the tools instead of all of them
+    --code            have it write Python that calls the tools; it is shown, and runs in your kernel if you agree
     --out VAR         bind the answer to this name
     --dry-run         show what would be sent, and send nothing
     -f FORMAT         markdown, text or json
@@ -53,6 +54,7 @@ _OPTIONS = (
     Option("--returns", "EXPR"),
     Option("--allow", "PATTERN", repeats=True, takes="tool"),
     Option("--discover", "WHEN", choices=("auto", "always", "never")),
+    Option("--code"),
     Option("--out", "VAR"),
     Option("--dry-run"),
     Option("-f", "FORMAT", choices=("markdown", "text", "json")),
@@ -109,6 +111,7 @@ def _wanted(request: Request) -> Wanted:
         returns=_returns(request, parsed),
         allow=tuple(_patterns(parsed.texts("--allow"))),
         limits=_limits(parsed),
+        code=request.ip.user_ns if parsed.has("--code") else None,
         discover=cast("Discover", parsed.text("--discover") or "auto"),
         names={name: value for space in reversed(request.namespaces) for name, value in space.items()},
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.masking import mask, masks
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools import markdown, sanitize
 from ipymcp.tools.plain import plain
 
@@ -59,7 +60,8 @@ class ModelCall(Struct):
 
     def html(self) -> str:
         """A card that opens: arguments and result."""
-        arguments = sanitize.text(_json(self.arguments)[:_LONGEST_ARGUMENTS])
+        code = self.arguments.get("code") if self.tool == "run_python" and is_object(self.arguments) else None
+        arguments = sanitize.text(str(code) if code else _json(self.arguments)[:_LONGEST_ARGUMENTS])
         shown = ""
         bundle = getattr(self.result, "_repr_mimebundle_", None)
         if not self.is_error and callable(bundle):
@@ -68,7 +70,7 @@ class ModelCall(Struct):
         shown = shown or f"<pre>{sanitize.text(self.text[:_LONGEST_ARGUMENTS])}</pre>" if self.is_done else ""
         mark = "✗" if self.is_error else "✓" if self.is_done else "…"
         return (
-            f"<details><summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
+            f"<details{' open' if code else ''}><summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
             f"<pre>{arguments}</pre>{shown}</details>"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec import Struct
 from ipymcp.errors import McpError
 from ipymcp.policy.filters import selects
 from ipymcp.tools.models.answer import Answer, ModelCall
+from ipymcp.tools.models.coding import Coder
 from ipymcp.tools.models.declaring import cost
 from ipymcp.tools.models.dialects import Asked, Outcome
 from ipymcp.tools.models.driving import Limits, Question
@@ -18,9 +20,10 @@ from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
 from ipymcp.tools.models.prompting import filled
 from ipymcp.tools.models.running import Runner
+from ipymcp.tools.models.texts import tokens as estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
     from ipymcp.runtime.host import Host
     from ipymcp.tools.models.declaring import Declaration
@@ -58,6 +61,7 @@ class Wanted(Struct, frozen=True):
         limits: How far it may go.
         discover: Whether the model searches for tools instead of being told of all: `auto` where they are too many.
         names: The variables that `$name` may mean.
+        code: Where a model's Python runs that calls the tools; None for calls one by one.
     """
 
     prompt: str
@@ -71,6 +75,7 @@ class Wanted(Struct, frozen=True):
     limits: Limits = Limits()
     discover: Discover = "auto"
     names: dict[str, Any] = {}
+    code: MutableMapping[str, Any] | None = None
 
 
 class Beginning(Struct, frozen=True):
@@ -114,6 +119,19 @@ class Audience(Protocol):
         ...
 
 
+class _Plan(Struct, frozen=True):
+    """What a model is given, and what is behind it."""
+
+    tools: Toolset
+    """What it may call."""
+    declared: Callable[[], list[Declaration]]
+    """What it is told of."""
+    names: dict[str, str]
+    """What it may reach in the end: `{server__tool: server.tool}`."""
+    searches: bool = False
+    instructions: str = ""
+
+
 class Asker:
     """Asks models, for one host.
 
@@ -137,7 +155,7 @@ class Asker:
         Raises:
             McpError: No model is named.
         """
-        return self._prepared(wanted)[0]
+        return self._beginning(wanted, self._plan(wanted))
 
     async def ask(self, wanted: Wanted, audience: Audience | None = None) -> Answer:
         """Have a model answer, on the background loop.
@@ -145,14 +163,12 @@ class Asker:
         Raises:
             McpError: It cannot; the conversation so far is kept.
         """
-        beginning, declared = self._prepared(wanted)
-        tools = wanted.tools
-        if beginning.searches:
-            tools += [ToolFinder(tools._declarations).search_tools]
+        plan = self._plan(wanted)
+        beginning = self._beginning(wanted, plan)
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
         scene = _Scene(self._host, audience)
-        calls = _Calls(self._host, Runner(tools, self._factory, turn), scene, beginning.names)
+        calls = _Calls(self._host, Runner(plan.tools, self._factory, turn), scene, plan.names)
         question = Question(
             model=self._model(wanted),
             base_url=wanted.base_url,
@@ -161,7 +177,7 @@ class Asker:
             history=self._chats.get(wanted.chat, []),
             returns=wanted.returns,
             limits=wanted.limits,
-            declared=declared,
+            declared=plan.declared,
             call=calls.from_driver,
             said=scene.says,
         )
@@ -175,34 +191,38 @@ class Asker:
             finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
         )
 
-    def forget(self, chat: str) -> bool:
-        """Begin a conversation anew; whether there was one."""
-        return self._chats.pop(chat, None) is not None
+    def _plan(self, wanted: Wanted) -> _Plan:
+        tools = wanted.tools
+        declarations = tools._declarations()
+        names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
+        if wanted.code is not None:
+            is_allowed = any(fnmatchcase(f"{HERE}.run_python", pattern) for pattern in wanted.allow)
+            coder = Coder(self._host, tools, wanted.code, allowed=is_allowed)
+            instead = tools("!*")
+            instead += [coder.run_python]
+            return _Plan(instead, instead._declarations, names, instructions=coder.instructions())
+        is_too_much = sum(map(cost, declarations)) > BUDGET
+        if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
+            finder = ToolFinder(tools._declarations)
+            tools += [finder.search_tools]
+            return _Plan(tools, finder.declarations, names, searches=True)
+        return _Plan(tools, tools._declarations, names)
 
-    def _prepared(self, wanted: Wanted) -> tuple[Beginning, Callable[[], list[Declaration]]]:
+    def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:
         model = self._model(wanted)
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
-        declarations = wanted.tools._declarations()
-        names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
-        declared: Callable[[], list[Declaration]] = wanted.tools._declarations
-        tokens = sum(map(cost, declarations))
-        searches = wanted.discover == "always" or (wanted.discover == "auto" and tokens > BUDGET)
-        if searches:
-            declared = ToolFinder(declared).declarations
-            tokens = sum(map(cost, declared()))
         prompt = filled(wanted.prompt, wanted.names)
-        beginning = Beginning(
+        return Beginning(
             model=_name(model),
             prompt=prompt.text,
-            system="\n\n".join(filter(None, (_SYSTEM, wanted.system))),
+            system="\n\n".join(filter(None, (_SYSTEM, plan.instructions, wanted.system))),
             attached=prompt.attached,
-            names=names,
-            tokens=tokens,
+            names=plan.names,
+            tokens=sum(map(cost, plan.declared())) + estimate(len(plan.instructions)),
             chat=wanted.chat,
-            searches=searches,
+            searches=plan.searches,
         )
-        return beginning, declared
 
     def _model(self, wanted: Wanted) -> Any:
         return wanted.model if wanted.model is not None else self.model

@@ -1,0 +1,106 @@
+"""Code mode: a model writes Python against the tools, and after your consent it runs in this process, unsandboxed.
+
+So data goes from tool to tool without passing through the model, which is told what is printed and the last value.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import PolicyError
+from ipymcp.policy.questions import ApprovalQuestion, WantedCall
+from ipymcp.protocol import wire
+from ipymcp.runtime.interaction import Errand
+from ipymcp.tools.complaints import shortened
+from ipymcp.tools.models.functions import HERE
+from ipymcp.tools.sanitize import stripped
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from ipymcp.runtime.host import Host
+    from ipymcp.tools.toolset import Toolset
+
+__all__ = ["Coder"]
+
+_FILE: Final = "<model's code>"
+_LONGEST_ABOUT: Final = 120
+_WHY: Final = "it would run here with your rights, unsandboxed, as a cell of yours would"
+_ANSWERS: Final = ("once", "answer", "no")
+
+
+class Coder:
+    """Runs a model's code in the notebook.
+
+    Args:
+        host: Whose tools it may call.
+        toolset: Those it is told of.
+        names: The variables that it sees and makes.
+        allowed: Whether the user has agreed beforehand.
+    """
+
+    def __init__(self, host: Host, toolset: Toolset, names: MutableMapping[str, Any], *, allowed: bool) -> None:
+        self._host = host
+        self._toolset = toolset
+        self._names = names
+        self._is_allowed = allowed
+
+    def instructions(self) -> str:
+        """What the model is told of the tools."""
+        lines = [
+            "You have one tool, run_python. Write Python for it that calls these functions; `mcp` is there already. A"
+            " result has .data (decoded), .text, .df (a DataFrame) and .images. Variables stay between runs. Print, or"
+            " end with an expression, for what you need to see; keep large data in variables.",
+        ]
+        for tool in self._toolset.entries:
+            shown = self._toolset._factory.tool(tool)
+            about = shortened(stripped(tool.first_line), _LONGEST_ABOUT)
+            lines.append(f"mcp.{tool.server}.{tool.alias}{shown.__signature__}  # {about}")
+        return "\n".join(lines)
+
+    async def run_python(self, code: str) -> str:
+        """Run Python in the user's notebook, after they have agreed. Gives what it prints and its last expression.
+
+        Args:
+            code: The program. `mcp` is there; variables stay.
+        """
+        return await self._host.loop.arun(self._run(code))
+
+    async def _run(self, code: str) -> str:
+        place = self._host.desk.place()
+        if place is None:
+            raise PolicyError("there is nowhere to run it")
+        if not self._is_allowed:
+            await self._ask(code)
+        errand = Errand(lambda: self._execute(code), "Interrupted.")
+        place.post(errand.run, errand.give_up)
+        return await errand.outcome
+
+    async def _ask(self, code: str) -> None:
+        wanted = WantedCall(HERE, "run_python", wire.encode({"code": code}), "model", _WHY, "")
+        question = ApprovalQuestion((wanted,), _ANSWERS)
+        answer = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        if answer not in ("once", "answer"):
+            raise PolicyError("you said no" if answer else "it needs your consent, and nobody answered")
+        self._is_allowed = answer == "answer"
+
+    def _execute(self, code: str) -> str:
+        """Where the user waits."""
+        printed = io.StringIO()
+        try:
+            tree = ast.parse(code, _FILE)
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            with contextlib.redirect_stdout(printed):
+                exec(compile(tree, _FILE, "exec"), self._names)  # type: ignore[arg-type]
+                value = None
+                if isinstance(last, ast.Expr):
+                    value = eval(compile(ast.Expression(last.value), _FILE, "eval"), self._names)  # type: ignore[arg-type]
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)
+            line = next((f" in line {one.lineno}" for one in reversed(where) if one.filename == _FILE), "")
+            return f"{printed.getvalue()}{type(error).__name__}{line}: {error}"
+        return printed.getvalue() + ("" if value is None else repr(value))
