@@ -46,6 +46,12 @@ class Panel:
         expect(view.get_by_role("heading", name=name)).to_be_visible()
         return view
 
+    def go_back(self) -> None:
+        """To the list, where only it or what was chosen of it is to be seen."""
+        back = self.root.locator(".mcp-back button:visible")
+        if back.count():
+            back.click()
+
     @property
     def outcome(self) -> Locator:
         """What the last call of the tool in sight came to."""

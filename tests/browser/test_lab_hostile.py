@@ -83,7 +83,7 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
         rows = offers.get_by_role("listbox").get_by_role("option")
         expect(rows.first).to_be_visible()
         for index in range(rows.count()):
-            go_back(panel)
+            panel.go_back()
             rows.nth(index).click()
             if view == "Prompts":
                 offers.get_by_role("button", name="Get").click()
@@ -111,12 +111,5 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_what_cells_show(open_not
 
 
 def choose(panel: Panel, name: str) -> None:
-    go_back(panel)
+    panel.go_back()
     panel.root.get_by_role("option", name=f"evil.{name}").click()
-
-
-def go_back(panel: Panel) -> None:
-    """To the list, where only it or what was chosen of it is to be seen."""
-    back = panel.button("‹ Back").locator("visible=true")
-    if back.count():
-        back.click()

@@ -1,4 +1,4 @@
-"""What a user does first, in each place that shows the panel: load the demo server, and put a call into the notebook."""
+"""What a user does first, in each place that shows the panel: load a server, have a call of it in the notebook."""
 
 from __future__ import annotations
 

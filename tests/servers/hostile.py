@@ -35,8 +35,9 @@ MARKDOWN = f"""# Title
 | <img src=x onerror="{RUN}"> | `{TAGS}` |
 """
 SVG = (
-    f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9" height="9" onload="{RUN}">'
-    f'<script>{RUN}</script><image href="http://evil.invalid/in.svg.png"/><a xlink:href="javascript:{RUN}"><text>x</text></a>'
+    '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9" height="9" '
+    f'onload="{RUN}"><script>{RUN}</script><image href="http://evil.invalid/in.svg.png"/>'
+    f'<a xlink:href="javascript:{RUN}"><text>x</text></a>'
     f'<foreignObject><img xmlns="http://www.w3.org/1999/xhtml" src="x" onerror="{RUN}"/></foreignObject></svg>'
 )
 KINDS = ["markdown", "html", "svg", "links", "data", "text"]

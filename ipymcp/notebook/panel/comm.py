@@ -70,7 +70,7 @@ class CommCarrier:
             await self._has_room.wait()
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
-        """Whether answers come while a cell runs: by the control channel, on a subshell, where new kernels await."""
+        """Whether answers come while a cell runs: by the control channel, on a subshell, from 7.4 on in an await."""
         return (
             self._has_control
             or self._is_on_subshell

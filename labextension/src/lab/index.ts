@@ -7,7 +7,7 @@ import { URLExt } from "@jupyterlab/coreutils";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ServerConnection } from "@jupyterlab/services";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
-import { IStatusBar } from "@jupyterlab/statusbar";
+import type { IStatusBar } from "@jupyterlab/statusbar";
 import { line } from "../text";
 import { addCommands } from "./commands";
 import type { Relays } from "./notebook";
@@ -33,8 +33,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
   description: "MCP servers of the active notebook.",
   autoStart: true,
-  // All optional: some pages of Notebook 7 have no notebooks, and none of them has a status bar.
-  optional: [INotebookTracker, ILayoutRestorer, ICommandPalette, IStatusBar, ISettingRegistry],
+  // All optional: some pages of Notebook 7 have no notebooks.
+  optional: [INotebookTracker, ILayoutRestorer, ICommandPalette, ISettingRegistry],
   activate,
 };
 
@@ -43,7 +43,6 @@ async function activate(
   tracker: INotebookTracker | null,
   restorer: ILayoutRestorer | null,
   palette: ICommandPalette | null,
-  statusBar: IStatusBar | null,
   registry: ISettingRegistry | null,
 ): Promise<void> {
   if (!tracker) return;
@@ -65,6 +64,7 @@ async function activate(
   });
 
   const settings = await settled(registry);
+  const statusBar = await statusBarOf(app);
   if (statusBar) addStatus(statusBar, views, open, settings);
   views.asked.connect((_, { view, question }) => {
     if (view === views.current && settings().openOnQuestions) return open();
@@ -100,6 +100,15 @@ function relays(settings: ServerConnection.ISettings): Relays {
       },
     };
   };
+}
+
+/** Notebook 7 has none. Voilà does not even know what one is, and refuses all of us if we say that we need it. */
+async function statusBarOf(app: JupyterFrontEnd): Promise<IStatusBar | null> {
+  try {
+    return await app.resolveOptionalService((await import("@jupyterlab/statusbar")).IStatusBar);
+  } catch {
+    return null;
+  }
 }
 
 function addStatus(bar: IStatusBar, views: NotebookViews, open: () => void, settings: () => Settings): void {
