@@ -329,17 +329,18 @@ def types(state: dict[str, dict[str, Any]]) -> list[str]:
     return [one["type"] for one in state["questions"].values()]
 
 
+def ask(demo: Notebook, question: Callable[[Interaction], Any]) -> Future[Any]:
+    host = demo.mcp._host
+    return asyncio.run_coroutine_threadsafe(host.desk.ask(question, None), host.loop.loop)
+
+
 def test_a_login_that_waits_for_its_browser_holds_up_no_other_question(demo: Notebook) -> None:
-    view, host = demo.view(), demo.mcp._host
-
-    def ask(question: Callable[[Interaction], Any]) -> Future[Any]:
-        return asyncio.run_coroutine_threadsafe(host.desk.ask(question, None), host.loop.loop)
-
-    abandoned = ask(lambda interaction: interaction.login(login(threading.Event())))
+    view = demo.view()
+    abandoned = ask(demo, lambda interaction: interaction.login(login(threading.Event())))
     view.until(lambda state: types(state) == ["visit"])
     view.ask("answer", question=next(iter(view.state["questions"])), action="accept")
     view.until(lambda state: types(state) == ["wait"])
-    other = ask(lambda interaction: interaction.login(login(threading.Event())))
+    other = ask(demo, lambda interaction: interaction.login(login(threading.Event())))
     view.until(lambda state: types(state) == ["wait", "visit"])
     waiting, visit = view.state["questions"]
     view.ask("answer", question=visit, action="cancel")
@@ -357,6 +358,16 @@ def test_a_question_that_was_withdrawn_before_it_is_asked_is_not_asked(demo: Not
     assert late.login(login(threading.Event())) is None
     view.ask("tools")
     assert not view.state["questions"]
+
+
+def test_a_question_that_is_open_when_the_loop_is_stopped_does_not_start_it_anew(opened: Open) -> None:
+    notebook = opened()
+    view, loop = notebook.view(), notebook.mcp._host.loop
+    ask(notebook, lambda interaction: interaction.login(login(None)))
+    view.until(lambda state: types(state) == ["visit"])
+    loop.stop()
+    assert not loop.is_running
+    assert not notebook.panel.shown.rows["questions"]
 
 
 def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:

@@ -112,7 +112,11 @@ class PanelQuestions:
         """It is answered, or withdrawn by None; from any thread."""
         if self._open.pop(asked.row["id"], None) is not None:
             asked.outcome.set_result(answer)
-            self._panel.host.loop.call(self._panel.shown.withdraw, asked.row["id"])
+            loop, withdraw = self._panel.host.loop, self._panel.shown.withdraw
+            if loop.is_running:
+                loop.call(withdraw, asked.row["id"])
+            else:  # it is just being stopped, and must not start anew
+                withdraw(asked.row["id"])
 
     def _show(self, asked: _Open) -> None:
         if not asked.outcome.done():
