@@ -124,7 +124,7 @@ class DirectView(View):
         self._panel.receive(self._view, message)
 
     def leave(self) -> None:
-        self._panel.leave(self._view)
+        self._panel.host.loop.call(self._panel.detach, self._view)
 
     def listen(self, condition: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout

@@ -1,6 +1,6 @@
 """Take the pictures of the panel that the documents show: `.venv/bin/python docs/images/panel.py [FOLDER]`.
 
-`make browser` makes what it needs. Nothing of the user's own Jupyter is touched.
+`make test-envs browser` makes what it needs. Nothing of the user's own Jupyter is touched.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ in Chromium. Nothing of the user's own Jupyter is touched.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.browser import chromium
 from tests.browser.places import lab
 from tests.jupyter_servers import TOKEN, JupyterServer
 
+OWN = ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
 SCALE = 4 / 3
 """Pixels of the picture for one of the page."""
 MARGINS = 70
@@ -53,13 +55,14 @@ def main() -> int:
 
 
 def run(notebook: Path, cells: str | None, server: JupyterServer) -> None:
-    """Execute the notebook and write it, trusted, so that all its outputs are shown."""
+    """Execute the notebook and write it, trusted, so that all its outputs are shown. Jupyter is the server's for it."""
+    os.environ.update({name: server.environment[name] for name in OWN})
     content = nbformat.read(notebook, as_version=4)
     if cells is not None:
         content.cells = [content.cells[int(number)] for number in cells.split(",")]
     NotebookClient(content, timeout=120, kernel_name="python3").execute()
     nbformat.write(content, server.folder / notebook.name)
-    NotebookNotary(data_dir=server.environment["JUPYTER_DATA_DIR"]).sign(content)
+    NotebookNotary().sign(content)
 
 
 def take(address: str, options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from ipymcp.runtime.interaction import Errand
+from ipymcp.runtime.interaction import Errand, GaveUp
 
 if TYPE_CHECKING:
     from ipymcp.notebook.extension import Extension
@@ -41,7 +41,11 @@ class CellForms:
         """Whether nobody saw the last one."""
 
     async def draw(self, place: Place) -> CellForm | None:
-        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through."""
+        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
+
+        Raises:
+            GaveUp: The user waits no more.
+        """
         if place.is_blocked or not self._may_be_seen():
             return None
         displaying = Errand(self._display, None)
@@ -51,8 +55,8 @@ class CellForms:
         except Exception:  # widgets that are broken here are no reason not to ask
             self._is_in_vain = True
             return None
-        if form is None:  # nobody waits any more
-            return None
+        if form is None:
+            raise GaveUp
         is_seen = False
         try:
             is_seen = await self._is_seen(form, place)
@@ -86,7 +90,9 @@ class CellForms:
         if not done and form.has_spoken:
             done, _ = await asyncio.wait({seen.outcome}, timeout=_CODE)
         self._is_in_vain = not done
-        return bool(done) and seen.outcome.result()
+        if done and not seen.outcome.result():
+            raise GaveUp
+        return bool(done)
 
 
 def _nothing() -> None: ...

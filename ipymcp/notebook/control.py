@@ -45,7 +45,10 @@ def _handler(comms: Any, target: str) -> Callable[[Any, Any, dict[str, Any]], An
         comm = content.get("comm_id") if is_object(content) else None
         if not isinstance(comm, str) or not is_object(content.get("data")):
             return
-        if comm not in comms.comms:
+        known = comms.comms.get(comm)
+        if known is not None and known.target_name != target:
+            return  # whose messages its owner expects on the main thread
+        if known is None:
             comms.comm_open(stream, ident, _said(message, comm, {}, target_name=target))
         comms.comm_msg(stream, ident, _said(message, comm, content["data"]))
 

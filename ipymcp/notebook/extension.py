@@ -93,6 +93,8 @@ class Extension:
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
             control.remove(ip.kernel)
+            for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
+                comm.close()  # its page sees that nobody is there any more
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
             del self.ip.user_ns[self._bound]

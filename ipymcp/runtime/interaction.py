@@ -8,13 +8,14 @@ that names no call goes to the oldest wait there is, the main thread's first. Wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.runtime.places import Place, Places
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CANCELLED",
     "Answer",
+    "Asking",
     "Desk",
     "Elsewhere",
     "Errand",
     "FormQuestion",
     "Forms",
+    "GaveUp",
     "Interaction",
     "LoginQuestion",
     "Redirected",
@@ -126,31 +129,48 @@ class Interaction(Protocol):
         ...
 
 
-class Elsewhere(Interaction, Protocol):
-    """Asks in a place of its own, such as a panel, while the user waits somewhere, or nowhere.
+class Asking(Interaction, Protocol):
+    """Asks one question. Its methods are called in a thread that nobody else uses."""
 
-    Its methods are called in a thread that nobody else uses.
-    """
+    def withdraw(self) -> None:
+        """Nobody wants to know any more; from any thread, also before it is asked."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """Asks in a place of its own, such as a panel, while the user waits somewhere, or nowhere."""
 
     def reaches(self, place: Place | None, subject: object) -> bool:
         """Whether the user would see a question of this call, and could answer it while waiting in that place."""
         ...
 
-    def withdraw(self) -> None:
-        """Nobody wants to know any more; from any thread."""
+    def begin(self, rests: Callable[[], object]) -> Asking:
+        """Ask a question.
+
+        Args:
+            rests: Called, from any thread, once it only waits for a browser: the next one may be asked.
+        """
         ...
+
+
+class GaveUp(Exception):
+    """The user stopped waiting before a question could be asked."""
 
 
 class Forms(Protocol):
     """Draws a form for one question where the user waits, if a page there shows forms."""
 
     async def draw(self, place: Place) -> Elsewhere | None:
-        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through."""
+        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
+
+        Raises:
+            GaveUp: The user waits no more.
+        """
         ...
 
 
 class Desk:
-    """Brings questions to where the user waits, one at a time.
+    """Brings questions to where the user waits, one at a time; beside one that only waits for a browser, the next.
 
     Args:
         places: Who waits now.
@@ -180,15 +200,19 @@ class Desk:
             otherwise: The answer where nobody can be asked, or the user stops waiting.
             subject: The call it belongs to, where that is known.
         """
-        async with self._one_at_a_time():
+        async with self._turn() as end_turn:
             interaction = self.interaction
             place = self.place(subject)
             if self.elsewhere is not None and self.elsewhere.reaches(place, subject):
-                return await _ask_elsewhere(self.elsewhere, question, otherwise, place)
+                return await _ask_elsewhere(self.elsewhere, question, otherwise, place, end_turn)
             if interaction is None or place is None or not interaction.can_ask():
                 return otherwise
-            if self.forms is not None and (form := await self.forms.draw(place)) is not None:
-                return await _ask_elsewhere(form, question, otherwise, place)
+            try:
+                form = await self.forms.draw(place) if self.forms is not None else None
+            except GaveUp:
+                return otherwise
+            if form is not None:
+                return await _ask_elsewhere(form, question, otherwise, place, end_turn)
             errand = Errand(lambda: question(interaction), otherwise)
             place.post(errand.run, errand.give_up)
             return await errand.outcome
@@ -199,25 +223,37 @@ class Desk:
         own = (place for place in places if subject is not None and place.subject is subject)
         return next(own, places[0] if places else None)
 
-    def _one_at_a_time(self) -> asyncio.Lock:
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncGenerator[Callable[[], None]]:
+        """Wait until nobody else asks; gives what lets the next one ask before this turn is over."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
-        return self._lock[1]
+        _, lock = self._lock
+        await lock.acquire()
+        with contextlib.ExitStack() as turn:
+            turn.callback(lock.release)
+            yield turn.close
 
 
 async def _ask_elsewhere(
-    elsewhere: Elsewhere, question: Callable[[Interaction], T], otherwise: T, place: Place | None
+    elsewhere: Elsewhere,
+    question: Callable[[Interaction], T],
+    otherwise: T,
+    place: Place | None,
+    end_turn: Callable[[], None],
 ) -> T:
     """Ask in a thread, which is not the user's; the question is withdrawn with the wait that it belongs to."""
-    errand = Errand(lambda: question(elsewhere), otherwise)
+    loop = asyncio.get_running_loop()
+    asking = elsewhere.begin(lambda: loop.call_soon_threadsafe(end_turn))
+    errand = Errand(lambda: question(asking), otherwise)
     if place is not None:
         place.post(_nothing, errand.give_up)
     threading.Thread(target=errand.run, name="ipymcp-question", daemon=True).start()
     try:
         return await errand.outcome
     finally:
-        elsewhere.withdraw()
+        asking.withdraw()
 
 
 def _nothing() -> None: ...

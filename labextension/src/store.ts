@@ -131,7 +131,9 @@ const byName = (one: { name: string }, other: { name: string }): number => (one.
 
 export const serversOf = (state: State): Server[] => Object.values(state.servers).sort(byName);
 export const callsOf = (state: State): Call[] => Object.values(state.calls).sort((one, other) => one.id - other.id);
-export const questionsOf = (state: State): Question[] => Object.values(state.questions);
+/** In the order in which they are asked; what only waits for a browser comes last. */
+export const questionsOf = (state: State): Question[] =>
+  Object.values(state.questions).sort((one, other) => Number(one.type === "wait") - Number(other.type === "wait"));
 
 /** Something is said in passing. */
 export function noticed({ notice }: PanelState, text: string, bad: boolean): Partial<PanelState> {

@@ -94,6 +94,7 @@ const RULES = `
 .ipymcp .mcp-toolbar { display: flex; flex: none; gap: 4px; align-items: center; padding: 4px 8px; min-width: 0; }
 .ipymcp .mcp-slim { min-height: 26px; padding-block: 2px; }
 .ipymcp .mcp-slim > .mcp-dim:first-child { padding-inline-start: 2px; }
+.ipymcp .mcp-slim > .mcp-figure { min-width: 0; overflow: hidden; text-overflow: ellipsis; }
 .ipymcp .mcp-ruled { border-top: 1px solid var(--mcp-line); gap: 12px; }
 .ipymcp .mcp-input { height: 24px; padding: 1px 6px; border: 1px solid var(--mcp-edge); border-radius: 2px; background: var(--mcp-field); min-width: 0; }
 .ipymcp .mcp-input::placeholder { color: var(--mcp-dim); opacity: 1; }

@@ -419,6 +419,19 @@ describe("questions", () => {
     await waitFor(() => expect(see.queryByRole("alertdialog")).toBeNull());
   });
 
+  test("what waits for a browser comes after what is asked, and can be cancelled", async () => {
+    const kernel = asked({ type: "wait", title: "far wants you to log in" });
+    const { see, click } = await show(kernel);
+    const other = { id: "r", server: "near", type: "visit", title: "near wants you to log in", message: "" };
+    kernel.patch({ questions: { r: { ...other, url: "https://example.com/", domain: "example.com" } as Question } });
+    const dialog = await see.findByRole("alertdialog", { name: /^near wants you to log in/ });
+    expect(dialog.textContent).toContain("1 more after this");
+    kernel.patch({ questions: { r: null } });
+    await see.findByRole("alertdialog", { name: "far wants you to log in" });
+    click("Cancel");
+    expect(kernel.asked("answer")).toMatchObject([{ question: "q", action: "cancel" }]);
+  });
+
   test("trust ticks nothing on its own, and grants a secret only to what may run", async () => {
     const candidates = [
       { name: "one", lines: ["command: npx one"], dangers: ["fetches code"], secrets: ["token"] },

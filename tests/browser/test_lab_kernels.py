@@ -75,9 +75,12 @@ def test_a_restart_clears_the_sidebar_and_leaves_a_table_and_what_is_loaded_then
     loaded: tuple[Notebook, Panel, Panel],
 ) -> None:
     notebook, cell, side = loaded
+    bar = notebook.page.locator("#jp-main-statusbar")
+    expect(bar).to_contain_text("MCP 1/1")
     notebook.restart()
     expect(side.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
     expect(side.server("demo")).to_have_count(0)
+    expect(bar).not_to_contain_text("MCP")
     expect(cell.root).to_have_count(0)
     expect(notebook.output(1)).to_contain_text(f"{PAST} For a live panel run %load_ext ipymcp, then this cell again.")
     expect(notebook.output(1).get_by_role("cell", name="demo")).to_be_visible()
@@ -87,6 +90,7 @@ def test_a_restart_clears_the_sidebar_and_leaves_a_table_and_what_is_loaded_then
     expect(notebook.output(1)).to_contain_text(f"{PAST} The kernel is another one now")
     side.press("Stop demo")
     side.expect_state("demo", "stopped")
+    expect(bar).to_contain_text("MCP 0/1")
     notebook.run(1)
     in_cell(notebook, 1).expect_state("demo", "stopped")
 

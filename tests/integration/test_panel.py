@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
@@ -17,7 +18,7 @@ import ipymcp
 from ipymcp import ToolResult
 from ipymcp.masking import masks
 from ipymcp.notebook.panel.preview import preview
-from ipymcp.runtime.interaction import Answer, LoginQuestion, UrlQuestion
+from ipymcp.runtime.interaction import CANCELLED, Answer, Asking, Interaction, LoginQuestion, UrlQuestion
 from tests.environments import server_command
 from tests.integration.panel_notebooks import NAMED, Notebook, Open, command, named, notebooks, quiet
 from tests.panels import DirectView, Message
@@ -296,27 +297,84 @@ def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], M
     return future, next(iter(view.state["questions"].values()))
 
 
+def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> Asking:
+    return demo.panel.questions.begin(rests)
+
+
 def login(redirected: threading.Event | None) -> LoginQuestion:
     return LoginQuestion("far", "https://example.com/authorize?x=1", "example.com", ("read", "write"), redirected)
 
 
 def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
     view, back = demo.view(), threading.Event()
-    future, question = asked(view, lambda: demo.panel.questions.login(login(back)))
+    future, question = asked(view, lambda: asking(demo).login(login(back)))
     assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
     assert question["message"] == "It may then: read, write"
     view.ask("answer", question=question["id"], action="accept")
-    view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["wait"])
+    view.until(lambda state: types(state) == ["wait"])
     back.set()
     assert future.result(10) == ""
     view.until(lambda state: not state["questions"])
 
 
+def test_a_browser_that_comes_back_ends_a_login_whether_or_not_the_panel_opened_it(demo: Notebook) -> None:
+    view, back = demo.view(), threading.Event()
+    future, _ = asked(view, lambda: asking(demo).login(login(back)))
+    back.set()
+    assert future.result(10) == ""
+    view.until(lambda state: not state["questions"])
+
+
+def types(state: dict[str, dict[str, Any]]) -> list[str]:
+    return [one["type"] for one in state["questions"].values()]
+
+
+def ask(demo: Notebook, question: Callable[[Interaction], Any]) -> Future[Any]:
+    host = demo.mcp._host
+    return asyncio.run_coroutine_threadsafe(host.desk.ask(question, None), host.loop.loop)
+
+
+def test_a_login_that_waits_for_its_browser_holds_up_no_other_question(demo: Notebook) -> None:
+    view = demo.view()
+    abandoned = ask(demo, lambda interaction: interaction.login(login(threading.Event())))
+    view.until(lambda state: types(state) == ["visit"])
+    view.ask("answer", question=next(iter(view.state["questions"])), action="accept")
+    view.until(lambda state: types(state) == ["wait"])
+    other = ask(demo, lambda interaction: interaction.login(login(threading.Event())))
+    view.until(lambda state: types(state) == ["wait", "visit"])
+    waiting, visit = view.state["questions"]
+    view.ask("answer", question=visit, action="cancel")
+    assert other.result(10) is None
+    assert not abandoned.done()
+    view.ask("answer", question=waiting, action="cancel")
+    assert abandoned.result(10) is None
+    view.until(lambda state: not state["questions"])
+
+
+def test_a_question_that_was_withdrawn_before_it_is_asked_is_not_asked(demo: Notebook) -> None:
+    view, late = demo.view(), asking(demo)
+    late.withdraw()
+    assert late.visit(UrlQuestion("far", "tool", "Come", "https://example.com/")) == CANCELLED
+    assert late.login(login(threading.Event())) is None
+    view.ask("tools")
+    assert not view.state["questions"]
+
+
+def test_a_question_that_is_open_when_the_loop_is_stopped_does_not_start_it_anew(opened: Open) -> None:
+    notebook = opened()
+    view, loop = notebook.view(), notebook.mcp._host.loop
+    ask(notebook, lambda interaction: interaction.login(login(None)))
+    view.until(lambda state: types(state) == ["visit"])
+    loop.stop()
+    assert not loop.is_running
+    assert not notebook.panel.shown.rows["questions"]
+
+
 def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:
     view = demo.view()
-    future, question = asked(view, lambda: demo.panel.questions.login(login(None)))
+    future, question = asked(view, lambda: asking(demo).login(login(None)))
     view.ask("answer", question=question["id"], action="accept")
-    view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["fill"])
+    view.until(lambda state: types(state) == ["fill"])
     [pasted] = view.state["questions"]
     assert view.ask("answer", question=pasted, action="accept", content={})["errors"]
     view.ask("answer", question=pasted, action="accept", content={"address": "http://127.0.0.1/?code=1"})
@@ -325,12 +383,12 @@ def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:
 
 def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
     view = demo.view()
-    future, question = asked(view, lambda: demo.panel.questions.login(login(None)))
+    future, question = asked(view, lambda: asking(demo).login(login(None)))
     view.ask("answer", question=question["id"], action="cancel")
     assert future.result(10) is None
     visit = UrlQuestion("far", "tool", f"Please {HOSTILE}", "https://example.com/")
     view.until(lambda state: not state["questions"])
-    future, question = asked(view, lambda: demo.panel.questions.visit(visit))
+    future, question = asked(view, lambda: asking(demo).visit(visit))
     assert question["message"] == "Please <img src=x onerror=alert(1)>⟨U+202E⟩"
     assert (question["title"], question["domain"]) == ("far.tool asks you to visit an address", "example.com")
     view.ask("answer", question=question["id"], action="decline")
@@ -339,7 +397,7 @@ def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
 
 def test_with_the_last_view_goes_the_question(demo: Notebook) -> None:
     view = demo.view()
-    future, _ = asked(view, lambda: demo.panel.questions.login(login(None)))
+    future, _ = asked(view, lambda: asking(demo).login(login(None)))
     view.leave()
     assert future.result(10) is None
 

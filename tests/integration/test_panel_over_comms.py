@@ -89,6 +89,21 @@ def test_what_is_no_message_of_a_page_is_not_heard(loaded: Kernel, content: dict
     wait_for_views(loaded, 1)
 
 
+def test_by_the_control_channel_no_widget_is_spoken_to(loaded: Kernel) -> None:
+    widget, page = shown(loaded), ControlView(loaded)
+    hello = {"kind": "hello", "version": 1, "client": "cell", "wants": []}
+    loaded.request("ipymcp_request", {"comm_id": widget.comm, "data": {"method": "custom", "content": hello}})
+    page.hello()
+    wait_for_views(loaded, 1)
+
+
+def test_a_page_is_told_that_ipymcp_was_unloaded(loaded: Kernel) -> None:
+    view = PageView(loaded)
+    view.hello()
+    done(loaded, "%unload_ext ipymcp")
+    view.listen(lambda: view.is_closed, 30)
+
+
 def test_without_ipymcp_nobody_hears_it(loaded: Kernel) -> None:
     done(loaded, "%unload_ext ipymcp")
     view = PageView(loaded)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.runtime.interaction import Desk
+from ipymcp.runtime.interaction import Desk, GaveUp
 from ipymcp.runtime.loop import BackgroundLoop
+from ipymcp.runtime.places import Place
 from ipymcp.runtime.waiting import Waiter
 from tests.unit.asker import Asker
 
@@ -116,6 +117,18 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: Desk) -> No
     finally:
         for thread in threads:
             thread.release()
+
+
+class Interrupted:
+    """Forms whose drawing the user has interrupted."""
+
+    async def draw(self, place: Place) -> None:
+        raise GaveUp
+
+
+def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(loop: BackgroundLoop, desk: Desk) -> None:
+    desk.forms = Interrupted()
+    assert loop.run(desk.ask(here, None)) is None
 
 
 def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: Desk) -> None:

@@ -81,6 +81,17 @@ class CommCarrier:
     def left(self) -> None:
         """The panel has let go of it. It may say hello again."""
 
+    def _take(self, content: object) -> None:
+        """The view says something, on the background loop: its messages come on several threads."""
+        if is_object(content) and content.get("kind") == "read":
+            return self._was_read(content)
+        if is_object(content) and is_hello(content):
+            self._has_control = content.get("control") is True and self._panel.surroundings.has_control
+            self._begins()
+        if self._view is None:
+            self._view = self._panel.attach(self)
+        return self._panel.receive(self._view, content)
+
     def _was_read(self, message: Message) -> None:
         """It has read so many bytes of what was sent."""
         count = message.get("sent")
@@ -93,24 +104,21 @@ class CommCarrier:
         self._read = self._sent
         self._has_room.set()
 
+    def _go(self) -> None:
+        if self._view is not None:
+            self._panel.detach(self._view)
+
     # -- in the kernel's threads --------------------------------------------------------------------------------------
 
     def heard(self, content: object) -> None:
         """The view says something."""
         self._is_on_subshell = threading.current_thread() is not threading.main_thread()
-        if is_object(content) and content.get("kind") == "read":
-            return self._panel.host.loop.call(self._was_read, content)
-        if is_object(content) and is_hello(content):
-            self._has_control = content.get("control") is True and self._panel.surroundings.has_control
-            self._panel.host.loop.call(self._begins)
-        if self._view is None:
-            self._view = self._panel.attach(self)
-        return self._panel.receive(self._view, content)
+        self._panel.host.loop.call(self._take, content)
 
     def gone(self) -> None:
         """The view is gone."""
-        if self._view is not None:
-            self._panel.leave(self._view)
+        if self._panel.host.loop.is_running:
+            self._panel.host.loop.call(self._go)
 
 
 def opened(panel: Panel, comm: Any) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
-    from ipymcp.runtime.interaction import Answer, FormQuestion, LoginQuestion, UrlQuestion
+    from ipymcp.runtime.interaction import Answer, Asking, FormQuestion, LoginQuestion, UrlQuestion
     from ipymcp.runtime.places import Place
 
 __all__ = ["CellForm"]
@@ -38,7 +38,6 @@ class CellForm:
         self._publisher = publisher
         self._display = uuid.uuid4().hex
         self._widget: Any = PanelWidget(panel, asks=True)
-        self._line = ""
         self._on_hello: Callable[[], None] | None = None
         self.has_spoken = False
         """Whether a page has drawn it."""
@@ -62,54 +61,69 @@ class CellForm:
 
     def remove(self) -> None:
         """Nothing is left of it."""
-        self._end({})
-
-    # -- as who asks --------------------------------------------------------------------------------------------------
-
-    def can_ask(self) -> bool:
-        """Whether its page is still there."""
-        return self._questions.can_ask()
+        self.end({})
 
     def reaches(self, place: Place | None, subject: object) -> bool:
         """Whether its answers come through."""
         return self._questions.reaches(place, subject)
 
+    def begin(self, rests: Callable[[], object]) -> Asking:
+        """Ask the one question."""
+        return _Asking(self, self._questions.begin(rests))
+
+    def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
+        self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
+
+    def end(self, left: dict[str, Any]) -> None:
+        """It is over; leave that in its place."""
+        self._publish(left, {}, update=True)
+        self._widget.end()
+
+
+class _Asking:
+    """Asks in the form, and leaves a line there.
+
+    Args:
+        form: Which.
+        asking: Of the panel whose questions it shows.
+    """
+
+    def __init__(self, form: CellForm, asking: Asking) -> None:
+        self._form = form
+        self._asking = asking
+        self._line = ""
+
+    def can_ask(self) -> bool:
+        """Whether its page is still there."""
+        return self._asking.can_ask()
+
     def withdraw(self) -> None:
         """It was answered, or nobody wants to know any more."""
-        self._questions.withdraw()
-        self._end({"text/plain": self._line})
+        self._asking.withdraw()
+        self._form.end({"text/plain": self._line})
 
     def fill(self, question: FormQuestion) -> Answer:
         """Have a form filled."""
-        return self._tell(told.fill, question, self._questions.fill, CANCELLED)
+        return self._tell(told.fill, question, self._asking.fill, CANCELLED)
 
     def visit(self, question: UrlQuestion) -> Answer:
         """Have an address visited."""
-        return self._tell(told.visit, question, self._questions.visit, CANCELLED)
+        return self._tell(told.visit, question, self._asking.visit, CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
         """Have the user log in."""
-        return self._tell(told.login, question, self._questions.login, None)
+        return self._tell(told.login, question, self._asking.login, None)
 
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
         """Have the user say which servers may run."""
-        return self._tell(told.trust, question, self._questions.trust, None)
+        return self._tell(told.trust, question, self._asking.trust, None)
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         """Have the user say whether calls may be made."""
-        return self._tell(told.approve, question, self._questions.approve, None)
+        return self._tell(told.approve, question, self._asking.approve, None)
 
     def _tell(self, line: Callable[[Q, A], str], question: Q, ask: Callable[[Q], A], otherwise: A) -> A:
         self._line = line(question, otherwise)
         answer = ask(question)
         self._line = line(question, answer)
         return answer
-
-    # -- in the cell --------------------------------------------------------------------------------------------------
-
-    def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
-        self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
-
-    def _end(self, left: dict[str, Any]) -> None:
-        self._publish(left, {}, update=True)
-        self._widget.end()

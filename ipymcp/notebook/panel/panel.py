@@ -88,11 +88,6 @@ class Panel:
         """A view says something."""
         self.host.loop.call(self._heard, view, message)
 
-    def leave(self, view: View) -> None:
-        """A view is gone."""
-        if self.host.loop.is_running:
-            self.host.loop.call(self.detach, view)
-
     def tell_mode(self) -> None:
         """Views may do more, or less, than before."""
         if self.host.loop.is_running:

@@ -1,4 +1,4 @@
-"""Questions to the user, asked in the panel: an `Interaction` whose answers come as messages of views.
+"""Questions to the user, asked in the panel: an `Elsewhere` whose answers come as messages of views.
 
 A question blocks a thread of its own until a view answers it, the last view that could is gone, or it is withdrawn.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.panel.messages import Message
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
-    from ipymcp.runtime.interaction import FormQuestion, LoginQuestion, UrlQuestion
+    from ipymcp.runtime.interaction import Asking, FormQuestion, LoginQuestion, Redirected, UrlQuestion
     from ipymcp.runtime.places import Place
 
 __all__ = ["PanelQuestions"]
@@ -42,7 +42,7 @@ _PASTE: Final = {
 
 
 class _Open(Struct, eq=False):
-    """The question that is asked now."""
+    """A question that is asked now."""
 
     row: Message
     read: Callable[[Message], Any]
@@ -51,7 +51,7 @@ class _Open(Struct, eq=False):
 
 
 class PanelQuestions:
-    """Asks in the views of a panel, one question at a time.
+    """The questions that views of a panel are asked.
 
     Args:
         panel: Which.
@@ -60,9 +60,8 @@ class PanelQuestions:
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._numbers = itertools.count(1)
-        self._open: _Open | None = None
-
-    # -- whether it may be asked here ---------------------------------------------------------------------------------
+        self._open: dict[str, _Open] = {}
+        """By id. Whoever pops one owns its outcome."""
 
     def can_ask(self) -> bool:
         """Whether a view would show it."""
@@ -76,7 +75,77 @@ class PanelQuestions:
         carriers = [view.carrier for view in [*self._panel.views] if view.can_answer]
         return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
 
-    # -- the questions; each blocks its thread ------------------------------------------------------------------------
+    def begin(self, rests: Callable[[], object]) -> Asking:
+        """Ask a question."""
+        return _Asking(self, rests)
+
+    def answered(self, question: str, message: Message) -> Any:
+        """A view answers, on the background loop.
+
+        Raises:
+            UnknownName: That is not asked now.
+            Malformed: It is no answer.
+        """
+        asked = self._open.get(question)
+        if asked is None:
+            raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
+        answer = asked.read(message)
+        if isinstance(answer, Wrong):
+            return {"errors": answer.errors}
+        self.close(asked, answer)
+        return None
+
+    def left(self) -> None:
+        """A view has gone: where none is left to answer, nobody does."""
+        if not self.can_ask():
+            for asked in [*self._open.values()]:
+                self.close(asked, None)
+
+    def put(self, row: Message, read: Callable[[Message], Any]) -> _Open:
+        """Show a question; from any thread."""
+        asked = _Open({**row, "id": f"q{next(self._numbers)}"}, read, Future())
+        self._open[asked.row["id"]] = asked
+        self._panel.host.loop.call(self._show, asked)
+        return asked
+
+    def close(self, asked: _Open, answer: Any) -> None:
+        """It is answered, or withdrawn by None; from any thread."""
+        if self._open.pop(asked.row["id"], None) is not None:
+            asked.outcome.set_result(answer)
+            loop, withdraw = self._panel.host.loop, self._panel.shown.withdraw
+            if loop.is_running:
+                loop.call(withdraw, asked.row["id"])
+            else:  # it is just being stopped, and must not start anew
+                withdraw(asked.row["id"])
+
+    def _show(self, asked: _Open) -> None:
+        if not asked.outcome.done():
+            self._panel.shown.ask(asked.row)
+
+
+class _Asking:
+    """Asks one question. Each method blocks its thread.
+
+    Args:
+        questions: Where it is shown.
+        rests: Called once it only waits for a browser.
+    """
+
+    def __init__(self, questions: PanelQuestions, rests: Callable[[], object]) -> None:
+        self._questions = questions
+        self._rests = rests
+        self._asked: _Open | None = None
+        self._is_withdrawn = False
+
+    def can_ask(self) -> bool:
+        """Whether a view would show it."""
+        return self._questions.can_ask()
+
+    def withdraw(self) -> None:
+        """Nobody wants to know any more; from any thread."""
+        self._is_withdrawn = True  # before it looks what is asked: what is put after that looks here
+        if self._asked is not None:
+            self._questions.close(self._asked, None)
 
     def fill(self, question: FormQuestion) -> Answer:
         """Have a form filled in a view."""
@@ -92,12 +161,12 @@ class PanelQuestions:
         return self._ask(question.server, row, lambda message: Answer(action_of(message)), CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
-        """Have the user log in; wait for the browser, or for the address it went to."""
+        """Have the user log in; wait for the browser, which may come before the user says so, or for the address."""
         title = f"{question.server} wants you to log in"
         may = f"It may then: {', '.join(question.scopes)}" if question.scopes else ""
         row = {"type": "visit", "title": title, "message": may, "url": question.url, "domain": question.domain}
-        agreed = self._ask(question.server, row, lambda message: action_of(message) == "accept", False)
-        if not agreed:
+        visited = self._put(question.server, row, action_of)
+        if not self._is_agreed(visited, question.redirected):
             return None
         if question.redirected is None:
             row = {"type": "fill", "title": title, "message": "Log in, then paste the address here.", "schema": _PASTE}
@@ -105,11 +174,16 @@ class PanelQuestions:
             pasted = self._ask(question.server, row, lambda message: filled(message, schema), CANCELLED)
             return str(pasted.content["address"]) if pasted.content else None
         row = {"type": "wait", "title": title, "message": "Waiting for your browser to come back."}
-        asked = self._put(question.server, row, action_of)
-        while not asked.outcome.done():
-            if question.redirected.wait(_LOOK):
-                self._close(asked, "accept")
-        return "" if asked.outcome.result() == "accept" else None
+        waiting = self._put(question.server, row, action_of)
+        self._rests()
+        return "" if self._is_agreed(waiting, question.redirected) else None
+
+    def _is_agreed(self, asked: _Open, redirected: Redirected | None) -> bool:
+        """Whether the user agrees; a browser that comes back says so as well."""
+        while redirected is not None and not asked.outcome.done():
+            if redirected.wait(_LOOK):
+                self._questions.close(asked, "accept")
+        return asked.outcome.result() == "accept"
 
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
         """Have the user look at servers and say which may run."""
@@ -148,55 +222,16 @@ class PanelQuestions:
         row = {"type": "approve", "title": title, "message": "", "calls": shown, "answers": [*question.answers]}
         return self._ask(question.calls[0].server, row, lambda message: approved(message, question), None)
 
-    # -- one question -------------------------------------------------------------------------------------------------
-
-    def answered(self, question: str, message: Message) -> Any:
-        """A view answers, on the background loop.
-
-        Raises:
-            UnknownName: That is not asked now.
-            Malformed: It is no answer.
-        """
-        asked = self._open
-        if asked is None or asked.row["id"] != question:
-            raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
-        answer = asked.read(message)
-        if isinstance(answer, Wrong):
-            return {"errors": answer.errors}
-        self._close(asked, answer)
-        return None
-
-    def left(self) -> None:
-        """A view has gone: where none is left to answer, nobody does."""
-        if self._open is not None and not self.can_ask():
-            self.withdraw()
-
-    def withdraw(self) -> None:
-        """Nobody wants to know any more; from any thread."""
-        if self._open is not None:
-            self._close(self._open, None)
-
     def _ask(self, server: str, row: Message, read: Callable[[Message], Any], otherwise: Any) -> Any:
         answer = self._put(server, row, read).outcome.result()
         return otherwise if answer is None else answer
 
     def _put(self, server: str, row: Message, read: Callable[[Message], Any]) -> _Open:
-        shown = {"title": visible(row["title"]), "message": visible(row["message"][:_LONGEST])}
-        row = {**row, **shown, "id": f"q{next(self._numbers)}", "server": server}
-        asked = self._open = _Open(row, read, Future())
-        self._panel.host.loop.call(self._show, asked)
+        shown = {"title": visible(row["title"]), "message": visible(row["message"][:_LONGEST]), "server": server}
+        asked = self._asked = self._questions.put(row | shown, read)
+        if self._is_withdrawn:
+            self._questions.close(asked, None)
         return asked
-
-    def _show(self, asked: _Open) -> None:
-        if not asked.outcome.done():
-            self._panel.shown.ask(asked.row)
-
-    def _close(self, asked: _Open, answer: Any) -> None:
-        if self._open is asked:
-            self._open = None
-        if not asked.outcome.done():
-            asked.outcome.set_result(answer)
-        self._panel.host.loop.call(self._panel.shown.withdraw, asked.row["id"])
 
 
 def _asker(question: FormQuestion | UrlQuestion) -> str:
