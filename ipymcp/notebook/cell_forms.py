@@ -80,7 +80,9 @@ class CellForms:
         """Where the user waits: what it imports takes time, and it belongs to that cell."""
         from ipymcp.notebook.panel.form import CellForm
 
-        return CellForm(self._extension.panel, self._extension.ip.display_pub)
+        form = CellForm(self._extension.panel, self._extension.ip.display_pub)
+        form.show()
+        return form
 
     async def _is_seen(self, form: CellForm, place: Place) -> bool:
         seen = Errand(lambda: True, False)

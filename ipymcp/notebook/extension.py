@@ -95,6 +95,8 @@ class Extension:
             control.remove(ip.kernel)
             for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
                 comm.close()  # its page sees that nobody is there any more
+        if self._panel is not None:
+            self._panel.close()
         mcp = ipymcp.host()
         if self._bound and self.ip.user_ns.get(self._bound) is mcp:
             del self.ip.user_ns[self._bound]

@@ -97,6 +97,26 @@ def test_by_the_control_channel_no_widget_is_spoken_to(loaded: Kernel) -> None:
     wait_for_views(loaded, 1)
 
 
+@every_kernel
+def test_a_panel_in_a_cell_ends_with_the_extension(loaded: Kernel) -> None:
+    view = shown(loaded)
+    view.hello()
+    done(loaded, "%unload_ext ipymcp")
+    loaded.read_until(lambda: closes(loaded, view), 30)
+    view.send({"kind": "hello", "version": 1, "client": "cell", "wants": ["servers"]})
+    done(loaded, "%load_ext ipymcp")
+    done(loaded, "%mcp load demo;")
+    again = shown(loaded)
+    again.hello()
+    wait_for_views(loaded, 1)
+    assert again.ask("stop", server="demo") is None
+
+
+def closes(kernel: Kernel, view: CommView) -> bool:
+    """Whether the kernel has closed a view's comm."""
+    return any(one["msg_type"] == "comm_close" and one["content"]["comm_id"] == view.comm for one in kernel.comms)
+
+
 def test_a_page_is_told_that_ipymcp_was_unloaded(loaded: Kernel) -> None:
     view = PageView(loaded)
     view.hello()

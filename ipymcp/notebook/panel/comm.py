@@ -112,6 +112,8 @@ class CommCarrier:
 
     def heard(self, content: object) -> None:
         """The view says something."""
+        if self._panel.is_closed:
+            return
         self._is_on_subshell = threading.current_thread() is not threading.main_thread()
         self._panel.host.loop.call(self._take, content)
 

@@ -26,7 +26,7 @@ _WITHOUT: Final = "ipymcp asks you something. Where no form is drawn here, you a
 
 
 class CellForm:
-    """Displayed where it is made; an `Elsewhere`.
+    """An `Elsewhere`.
 
     Args:
         panel: Whose questions it shows.
@@ -43,8 +43,15 @@ class CellForm:
         """Whether a page has drawn it."""
         self._is_greeted = False
         self._widget.on_msg(self._heard)
+
+    def show(self) -> None:
+        """Display it. An interrupt meanwhile leaves nothing of it."""
         bundle, metadata = self._widget._repr_mimebundle_()
-        self._publish({**bundle, "text/plain": _WITHOUT}, metadata)
+        try:
+            self._publish({**bundle, "text/plain": _WITHOUT}, metadata)
+        except BaseException:
+            self.remove()
+            raise
 
     def _heard(self, _: object, content: object, __: object) -> None:
         self.has_spoken = True

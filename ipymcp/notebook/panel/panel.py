@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.panel.intents import Act
     from ipymcp.notebook.panel.messages import Mode
     from ipymcp.notebook.panel.view import Carrier
+    from ipymcp.notebook.panel.widget import PanelWidget
     from ipymcp.runtime.calls import Call
     from ipymcp.tools.face import Mcp
 
@@ -74,6 +76,10 @@ class Panel:
         self.numbers = LogNumbers()
         self.questions = PanelQuestions(self)
         self.host.redirects.addresses = self._callbacks
+        self.widgets: weakref.WeakSet[PanelWidget] = weakref.WeakSet()
+        """Those in cells."""
+        self.is_closed = False
+        """Whether the extension was unloaded: what views still say is nobody's to hear."""
         self._watching: asyncio.Task[None] | None = None
 
     # -- from any thread ----------------------------------------------------------------------------------------------
@@ -92,6 +98,12 @@ class Panel:
         """Views may do more, or less, than before."""
         if self.host.loop.is_running:
             self.host.loop.call(self._tell_mode)
+
+    def close(self) -> None:
+        """The extension is unloaded, on the kernel's thread: its widgets say that nobody is there any more."""
+        self.is_closed = True
+        for widget in [*self.widgets]:
+            widget.end()
 
     # -- on the background loop ---------------------------------------------------------------------------------------
 

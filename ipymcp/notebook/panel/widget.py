@@ -48,6 +48,7 @@ class PanelWidget(anywidget.AnyWidget):
         self._carrier = CommCarrier(panel, lambda: widget.comm, widget.send)
         widget.on_msg(self._heard)
         widget.comm.on_close(self._gone)
+        panel.widgets.add(self)
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
         kind = content.get("kind") if is_object(content) else None
