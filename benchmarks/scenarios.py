@@ -294,6 +294,14 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
             (Target("wall_ms", 50),),
         ),
         Scenario(
+            "declare",
+            "1,000 tools, declared to each provider",
+            ("ours",),
+            loading(f"declare 1000 {LIGHT_SERVER}"),
+            ("openai_ms", "anthropic_ms", "gemini_ms"),
+            (Target("openai_ms", 100), Target("anthropic_ms", 100), Target("gemini_ms", 100)),
+        ),
+        Scenario(
             "catalog",
             "a server of 10,000 tools, 1,000 a page",
             ("floor", "ours", "sdk"),

@@ -85,6 +85,21 @@ def load_catalog(shell: Any, tools: int, command: Sequence[str]) -> Sample:
     return {**watch.per(1), "build_ms": (watch.wall - small.wall) * 1e3, "mb": grown}
 
 
+def declare(shell: Any, tools: int, command: Sequence[str]) -> Sample:
+    """A selection of many tools as providers take it, the first time for each of them."""
+    shell.run_line_magic("load_ext", "ipymcp")
+    shell.run_line_magic("mcp", f"load big -- {' '.join(command)} --tools {tools};")
+    selection = shell.user_ns["mcp"].tools
+    selection("!*").to_openai()  # what is imported for it
+    sample: dict[str, float] = {}
+    for name in ("openai", "anthropic", "gemini"):
+        with Stopwatch() as watch:
+            declared = getattr(selection, f"to_{name}")()
+        expect(bool(declared), f"nothing is declared to {name}")
+        sample[f"{name}_ms"] = watch.wall * 1e3
+    return sample
+
+
 def history_cost(mcp: Any, count: int) -> Sample:
     """Synchronous calls with the history off and on, in turn, so many that what came is written meanwhile."""
     history = mcp._host.history

@@ -95,6 +95,9 @@ def run(kernel: Kernel, line: str) -> Sample:
         tabs = [statistics.median(kernel.tab(line) for _ in range(7)) for line in TAB_LINES]
         inside = kernel.cell("answer = json.dumps(cell.tab_inside(get_ipython()))")
         return {**sample, "tab_ms": max(tabs), **inside}
+    if word == "declare":
+        declare = f"cell.declare(get_ipython(), {int(arguments[0])}, {arguments[1:]!r})"
+        return kernel.cell(f"answer = json.dumps({declare})")
     if word == "servers":
         load = f"cell.load_servers(get_ipython(), ours.before, {int(arguments[0])}, {arguments[1:]!r})"
         return kernel.cell(f"answer = json.dumps({load})")

@@ -13,6 +13,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp
+from tests.environments import server_command
 from tests.integration.test_tools import definition
 
 
@@ -85,6 +86,16 @@ def test_what_tools_cost_is_told_by_server_as_an_estimate(mcp: Mcp) -> None:
     total = sum(row["tokens"] for row in rows.values())
     assert table.note == f"{len(mcp.tools('demo')) + 2} tools, about {total} tokens in each request: an estimate"
     assert mcp.tools("nothing").describe().note == "no tools"
+
+
+def test_what_a_provider_is_not_told_is_listed() -> None:
+    command, *rest = server_command("misbehaving", "tools=600")
+    with ipymcp.connect({"many": {"command": command, "args": rest}}) as mcp:
+        first = list(mcp.tools.to_gemini().lost)[0]
+        assert "Gemini itself takes 512 tools in one request" in first["lost"]
+        assert len(mcp.tools.to_openai()) == len(mcp.tools) > 600
+    with ipymcp.connect("demo") as mcp:
+        assert mcp.tools.to_openai().lost.note == "nothing"
 
 
 def test_the_calls_of_an_answer_are_made_and_answered_in_its_order(mcp: Mcp) -> None:

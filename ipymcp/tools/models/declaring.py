@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ipymcp.errors import McpError
 from ipymcp.protocol import wire
 from ipymcp.runtime.names import model_name
 from ipymcp.tools.models.compiling import compiled
@@ -46,19 +45,11 @@ class ProviderTools(list[dict[str, Any]]):
     Args:
         declarations: What is declared.
         dialect: For whom.
-
-    Raises:
-        McpError: They are more than it takes.
     """
 
     def __init__(self, declarations: Iterable[Declaration], dialect: Dialect) -> None:
         self._declarations = list(declarations)
-        profile = PROFILES[dialect]
-        if len(self._declarations) > profile.functions:
-            raise McpError(
-                f"{profile.name} takes {profile.functions} tools at most, these are {len(self._declarations):,}",
-                hint='select fewer: mcp.tools("fs.*", "!*.write_*")',
-            )
+        self._profile = PROFILES[dialect]
         shaped = [SHAPES[dialect](one) for one in self._declarations]
         super().__init__([{"functionDeclarations": shaped}] if dialect == "gemini" and shaped else shaped)
 
@@ -80,6 +71,9 @@ class ProviderTools(list[dict[str, Any]]):
             for one in self._declarations
             for path, what in one.lost
         ]
+        if len(self._declarations) > self._profile.functions:
+            most = f"all of them: {self._profile.name} itself takes {self._profile.functions} tools in one request"
+            rows.insert(0, (f"{len(self._declarations):,} tools", "", most))
         return Table(("tool", "at", "lost"), rows, note="" if rows else "nothing")
 
 
