@@ -218,8 +218,8 @@ def _cell(ip: Any) -> int | None:
     return len(ip.history_manager.input_hist_parsed) - 1
 
 
-def _set_model(model: str) -> None:
-    ipymcp.host()._asker.model = model or None
+def _set_model(model: str, budget: int) -> None:
+    ipymcp.host()._set_model(model or None, budget)
 
 
 def _set_nested_loop(mode: NestedMode) -> None:

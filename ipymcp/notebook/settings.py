@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from traitlets import Bool, Enum, Unicode, default, observe, validate
+from traitlets import Bool, Enum, Int, Unicode, default, observe, validate
 from traitlets.config import Configurable
 
 from ipymcp.errors import McpError
@@ -57,6 +57,9 @@ class IPyMCP(Configurable):
         " Unless set, full, and run under Voilà.",
     ).tag(config=True)
     model = Unicode("", help="The model that %mcp ask asks: provider:name, such as openai:gpt-5.").tag(config=True)
+    sampling_tokens = Int(
+        100_000, help="How many tokens of that model a server may cost that asks for its words (sampling)."
+    ).tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
 
     def __init__(
@@ -65,7 +68,7 @@ class IPyMCP(Configurable):
         on_nested_loop: Callable[[NestedMode], None],
         on_guarding: Callable[[PinsMode, HistoryMode, bool], None],
         on_panel: Callable[[], None],
-        on_model: Callable[[str], None],
+        on_model: Callable[[str, int], None],
         **kwargs: Any,
     ) -> None:
         self._on_namespace: Callable[[], None] = _nothing
@@ -78,7 +81,7 @@ class IPyMCP(Configurable):
         self._on_nested_loop(cast("NestedMode", self.nested_loop))
         self._set_guarding()
         if self.model:
-            self._on_model(self.model)
+            self._set_model()
         McpError.full_tracebacks = self.tracebacks
 
     @observe("pins", "history", "doubts")
@@ -93,9 +96,9 @@ class IPyMCP(Configurable):
     def _set_panel(self, change: object) -> None:
         self._on_panel()
 
-    @observe("model")
-    def _set_model(self, change: dict[str, Any]) -> None:
-        self._on_model(change["new"])
+    @observe("model", "sampling_tokens")
+    def _set_model(self, change: object = None) -> None:
+        self._on_model(str(self.model), int(self.sampling_tokens))
 
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:

@@ -30,7 +30,8 @@ class WantedCall(Struct, frozen=True):
     tool: str
     arguments: bytes
     """A JSON object, as it would be sent."""
-    caller: Caller
+    caller: Caller | Literal["server"]
+    """Who; a server, where it wants the user's model."""
     why: str
     """The rule that says to ask."""
     hints: str

@@ -37,6 +37,8 @@ class Answers:
         self._desk = desk
         self.sampling: Callable[[Any], Any] | None = None
         """Answers a server that asks for a model's words; without one, sampling is not declared."""
+        self.samples_tools = False
+        """Whether what answers that takes tools of the server's."""
         self.elicitation: Callable[[Any], Any] | None = None
         """Answers a server's questions instead of the user."""
         self._default = [as_root(folder)]
@@ -50,7 +52,7 @@ class Answers:
         if self.elicitation is not None or self._desk.interaction is not None:
             declared["elicitation"] = {"form": {}, "url": {}}
         if self.sampling is not None:
-            declared["sampling"] = {}
+            declared["sampling"] = {"tools": {}} if self.samples_tools else {}
         return declared
 
     async def run(self, function: Callable[[Any], Any], argument: object, subject: object = None) -> Any:

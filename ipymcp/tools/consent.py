@@ -18,7 +18,12 @@ __all__ = ["ask_approval", "ask_trust"]
 
 _LONGEST_VALUE = 2_000
 _SHORT = {"y": "once", "yes": "once", "n": "no"}
-_ASKERS = {"user": "You call", "model": "A model wants to call", "app": "An app wants to call"}
+_ASKERS = {
+    "user": "You call",
+    "model": "A model wants to call",
+    "app": "An app wants to call",
+    "server": "A server wants your model to answer",
+}
 _MEANINGS = {
     "once": "once",
     "answer": "answer (the rest of this answer)",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ipymcp.tools.models.asking import Asker
     from ipymcp.tools.models.driving import Limits
     from ipymcp.tools.models.finding import Discover
+    from ipymcp.tools.models.sampling import Sampler
     from ipymcp.tools.pins import ToolPins
     from ipymcp.tools.policy import ToolPolicy
     from ipymcp.tools.prompts import AllPrompts
@@ -266,8 +267,26 @@ class Mcp(Live):
                 gives a text, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
                 function, which runs on a loop of its own unless `%config IPyMCP.nested_loop` says otherwise.
         """
+        self._host.answers.samples_tools = False
         self._told("sampling", self._host.set_handler("sampling", function))
         return function
+
+    def _set_model(self, model: Any, budget: int) -> None:
+        """Ask this model from now on, and answer servers with it unless the user has a function for that."""
+        asker, answers = self._asker, self._host.answers
+        asker.model = model
+        self._sampler.budget = budget
+        if answers.sampling in (None, self._sampler.answer):
+            handler = self._sampler.answer if model is not None else None
+            if handler != answers.sampling:
+                answers.samples_tools = handler is not None
+                self._told("sampling", self._host.set_handler("sampling", handler))
+
+    @cached_property
+    def _sampler(self) -> Sampler:
+        from ipymcp.tools.models.sampling import Sampler
+
+        return Sampler(self._host, self._asker)
 
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
         """Have a function answer servers' questions instead of the user; usable as a decorator. None takes it back.

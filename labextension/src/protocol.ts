@@ -102,7 +102,7 @@ export interface WantedCall {
   server: string;
   tool: string;
   arguments: JsonObject;
-  caller: "user" | "model" | "app";
+  caller: "user" | "model" | "app" | "server";
   why: string;
   hints: string;
 }

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import StartKernel
-from tests.environments import ROOT, server_command
+from tests.environments import ROOT, environment, server_command
 from tests.integration.test_docs import blocks
 from tests.kernels import Kernel, Outcome
 
@@ -315,6 +315,26 @@ def test_the_model_is_a_setting(kernel: Kernel, models: str) -> None:
     kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url\n%config IPyMCP.model = 'openai-chat:echo'")
 
     assert shown(kernel.run("%mcp ask hey"))[1] == "You said: hey"
+
+
+@pytest.mark.parametrize("sdk", ["sdk1", "sdk2"])
+def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: str) -> None:
+    kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url\n%config IPyMCP.model = 'openai-chat:echo'")
+    command = [str(environment(sdk).python), str(ROOT / "tests" / "servers" / f"{sdk}_asks.py")]
+    kernel.run(f"%mcp load asks -- {shlex.join(command)}")
+
+    refused = kernel.run("mcp.asks.ask_model()", answers=["no"])
+    assert refused.prompts == ["allow? [no] "]
+    assert "A server wants your model to answer asks.sampling/createMessage" in refused.stdout
+    assert "What is the capital of France?" in refused.stdout
+    assert refused.status == "error"
+    agreed = kernel.run("print(mcp.asks.ask_model())", answers=["notebook"])
+    assert "You said: What is the capital of France?" in agreed.stdout, agreed
+    again = kernel.run("print(mcp.asks.ask_model())")
+    assert again.stdout.endswith("You said: What is the capital of France?\n"), again
+    assert "your model answered it: 1 messages, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
+    kernel.run("%config IPyMCP.sampling_tokens = 1")
+    assert kernel.run("mcp.asks.ask_model()").status == "error"
 
 
 @pytest.mark.kernels("kernel-7")

@@ -91,7 +91,7 @@ def test_what_tools_cost_is_told_by_server_as_an_estimate(mcp: Mcp) -> None:
 def test_what_a_provider_is_not_told_is_listed() -> None:
     command, *rest = server_command("misbehaving", "tools=600")
     with ipymcp.connect({"many": {"command": command, "args": rest}}) as mcp:
-        first = list(mcp.tools.to_gemini().lost)[0]
+        first = next(iter(mcp.tools.to_gemini().lost))
         assert "Gemini itself takes 512 tools in one request" in first["lost"]
         assert len(mcp.tools.to_openai()) == len(mcp.tools) > 600
     with ipymcp.connect("demo") as mcp:

@@ -116,7 +116,9 @@ class OpenAI:
                 for number, (name, arguments) in enumerate(calls)
             ]
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-        return {"id": "chat-1", "object": "chat.completion", "created": 1, "model": "script", "choices": [choice]}
+        about = {"id": "chat-1", "object": "chat.completion", "created": 1, "model": "script"}
+        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": USAGE["out"], "total_tokens": 18}
+        return {**about, "choices": [choice], "usage": usage}
 
     def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]

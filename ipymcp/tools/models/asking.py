@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.declaring import Declaration
     from ipymcp.tools.models.driving import Driver, Finished
     from ipymcp.tools.models.finding import Discover
@@ -149,6 +150,31 @@ class Asker:
         self._chats: dict[str, list[Any]] = {}
         self._made: Driver | None = None
 
+    @property
+    def name(self) -> str:
+        """The model that is set."""
+        return _name(self.model)
+
+    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+        """The model's answer to a server, as the protocol has it, and the tokens it cost; on the background loop.
+
+        Raises:
+            McpError: It cannot answer.
+        """
+        driver = await self._driver()
+        model = self.model
+
+        async def drive() -> tuple[dict[str, Any], int]:
+            async with asyncio.timeout(Limits().seconds):
+                return await driver.sample(model, request)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(drive(), self._host.handlers.loop))
+
+    async def _driver(self) -> Driver:
+        if self._made is None:
+            self._made = await asyncio.to_thread(self.driver)
+        return self._made
+
     def beginning(self, wanted: Wanted) -> Beginning:
         """What a question would send.
 
@@ -235,9 +261,7 @@ class Asker:
 
     async def _answered(self, question: Question) -> Finished:
         """Drive it on the loop of the user's own coroutines: a provider's library may be slow there."""
-        if self._made is None:
-            self._made = await asyncio.to_thread(self.driver)
-        made = self._made
+        made = await self._driver()
         seconds = question.limits.seconds
 
         async def drive() -> Finished:

@@ -9,6 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.answer import Usage
     from ipymcp.tools.models.declaring import Declaration
     from ipymcp.tools.models.dialects import Outcome
@@ -75,5 +76,16 @@ class Driver(Protocol):
 
         Raises:
             McpError: It cannot: no such model, no key, a limit, the provider is down.
+        """
+        ...
+
+    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+        """Have a model answer a server: one request, without tools of ours.
+
+        Returns:
+            The result of `sampling/createMessage`, and the tokens it cost.
+
+        Raises:
+            McpError: As `answer`.
         """
         ...

@@ -12,6 +12,7 @@ from ipymcp.tools.models.driving import Finished
 from ipymcp.tools.models.frameworks import pydantic_ai_toolset
 
 if TYPE_CHECKING:
+    from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.driving import Limits, Question
 
 __all__ = ["PydanticDriver"]
@@ -73,6 +74,22 @@ class PydanticDriver:
             usage=Usage(used.requests, used.input_tokens, used.output_tokens),
         )
 
+    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+        """As `Driver.sample`."""
+        from ipymcp.tools.models.sampled import as_message, messages, parameters, settings
+
+        direct: Any = importlib.import_module("pydantic_ai.direct")
+        try:
+            response = await direct.model_request(
+                self._inferred(model),
+                messages(self._messages, request),
+                model_settings=settings(request.params),
+                model_request_parameters=parameters(request.params),
+            )
+        except (self._ai.AgentRunError, self._ai.UserError) as error:
+            raise _problem(error) from error
+        return as_message(response), response.usage.input_tokens + response.usage.output_tokens
+
     def _tell(self, event: Any, question: Question) -> None:
         parts = self._messages
         if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
@@ -82,12 +99,7 @@ class PydanticDriver:
 
     def _model(self, question: Question) -> Any:
         if question.base_url is None:
-            try:
-                return importlib.import_module("pydantic_ai.models").infer_model(question.model)
-            except self._ai.UserError as error:
-                raise _problem(error) from error
-            except ImportError as error:
-                raise McpError(_first_line(error), hint=_INSTALL) from error
+            return self._inferred(question.model)
         try:
             chat: Any = importlib.import_module("pydantic_ai.models.openai")
             providers: Any = importlib.import_module("pydantic_ai.providers.openai")
@@ -95,6 +107,14 @@ class PydanticDriver:
             raise McpError("an OpenAI-compatible address needs the library openai", hint=_INSTALL) from error
         provider = providers.OpenAIProvider(base_url=question.base_url, api_key=_key())
         return chat.OpenAIChatModel(str(question.model).removeprefix("openai:"), provider=provider)
+
+    def _inferred(self, model: Any) -> Any:
+        try:
+            return importlib.import_module("pydantic_ai.models").infer_model(model)
+        except self._ai.UserError as error:
+            raise _problem(error) from error
+        except ImportError as error:
+            raise McpError(_first_line(error), hint=_INSTALL) from error
 
     def _output(self, returns: Any) -> Any:
         if returns is None:

@@ -119,7 +119,12 @@ function Body({ question, answer }: { question: Question; answer: Answering }): 
   }
 }
 
-const WHO = { user: "You call", model: "A model wants to call", app: "An app wants to call" };
+const WHO = {
+  user: "You call",
+  model: "A model wants to call",
+  app: "An app wants to call",
+  server: "A server wants your model to answer",
+};
 const ANSWERS: { [A in ApprovalAnswer]: string } = {
   once: "Allow once",
   answer: "Allow for the rest of this answer",

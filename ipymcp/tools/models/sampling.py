@@ -1,0 +1,76 @@
+"""Sampling: a server asks for a model's words, and the notebook's model gives them, once the user has agreed to that.
+
+Source: MCP 2025-11-25 and 2026-07-28, client/sampling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import RpcError
+from ipymcp.policy.questions import ApprovalQuestion, WantedCall
+from ipymcp.protocol import wire
+
+if TYPE_CHECKING:
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.responder import SamplingRequest
+    from ipymcp.tools.models.asking import Asker
+
+__all__ = ["Sampler"]
+
+_METHOD: Final = "sampling/createMessage"
+_ANSWERS: Final = ("once", "notebook", "no")
+_REJECTED: Final = -1
+_BUDGET: Final = 100_000
+
+
+class Sampler:
+    """Answers servers with the notebook's model.
+
+    Args:
+        host: Whose servers.
+        asker: Knows the model.
+    """
+
+    def __init__(self, host: Host, asker: Asker) -> None:
+        self.budget = _BUDGET
+        """Tokens, in and out, that one server may cost in this notebook."""
+        self._host = host
+        self._asker = asker
+        self._agreed: set[str] = set()
+        self._spent: dict[str, int] = {}
+
+    async def answer(self, request: SamplingRequest) -> dict[str, Any] | None:
+        """The model's message as the protocol has it; None where the user refuses.
+
+        Raises:
+            RpcError: The server has cost what it may.
+            McpError: The model cannot answer.
+        """
+        return await self._host.loop.arun(self._answer(request))
+
+    async def _answer(self, request: SamplingRequest) -> dict[str, Any] | None:
+        server, log = request.server, self._host.find(request.server).log
+        spent = self._spent.get(server, 0)
+        if spent >= self.budget:
+            text = f"it has used {spent:,} tokens of your model: %config IPyMCP.sampling_tokens raises what it may"
+            log.add("host", "warning", text)
+            raise RpcError("the user's budget for this server is spent", code=_REJECTED)
+        if server not in self._agreed and not await self._agrees(request):
+            return None
+        message, tokens = await self._asker.sampled(request)
+        self._spent[server] = spent + tokens
+        log.add("host", "info", f"your model answered it: {len(request.messages)} messages, {tokens:,} tokens")
+        return message
+
+    async def _agrees(self, request: SamplingRequest) -> bool:
+        shown = {"messages": request.messages}
+        if request.system_prompt:
+            shown = {"system": request.system_prompt, **shown}
+        why = f"it would cost you tokens of {self._asker.name}"
+        wanted = WantedCall(request.server, _METHOD, wire.encode(shown), "server", why, "")
+        question = ApprovalQuestion((wanted,), _ANSWERS)
+        answer = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        if answer == "notebook":
+            self._agreed.add(request.server)
+        return answer in ("once", "notebook")
