@@ -294,6 +294,28 @@ def test_an_interrupt_stops_the_model_and_its_calls(kernel: Kernel) -> None:
     assert shown(ask(kernel, "hey"))[1] == "You said: hey"
 
 
+def test_an_interrupt_at_the_question_makes_no_call(kernel: Kernel) -> None:
+    kernel.run("%mcp policy ask demo.*")
+    command = f'%mcp ask -m tools --base-url {address(kernel)} demo__echo({{"text": "x"}})'
+    cell = kernel.start(command, answers=())
+    cell.wait_for(lambda outcome: bool(outcome.prompts), 30)
+    kernel.interrupt()
+
+    outcome = cell.wait(20)
+
+    assert outcome.error is not None and outcome.error.ename == "KeyboardInterrupt", outcome
+    assert kernel.run("mcp.calls, [one['tool'] for one in mcp.history(limit=5) if not one['error']]").text == "([], [])"
+    assert shown(ask(kernel, "hey"))[1] == "You said: hey"
+
+
+def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
+    code = "%mcp stop demo\nprint(mcp.tools.run([call])[0]['content'])"
+    function = {"name": "demo__echo", "arguments": '{"text": "x"}'}
+    kernel.run(f"call = {{'id': 'c', 'type': 'function', 'function': {function!r}}}")
+
+    assert "Error: there is no tool 'demo__echo'" in kernel.run(code).stdout
+
+
 @pytest.mark.parametrize(
     ("line", "first", "hint"),
     [

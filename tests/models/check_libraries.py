@@ -24,11 +24,14 @@ from openai.types.responses.function_tool_param import FunctionToolParam
 from openai.types.responses.response_input_item_param import FunctionCallOutput
 from pydantic import TypeAdapter
 from pydantic_ai import Agent
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 import ipymcp
 from ipymcp import Mcp
+from ipymcp.runtime.responder import SamplingRequest
+from ipymcp.tools.models.pydantic_driver import PydanticDriver
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +104,45 @@ def test_gemini(mcp: Mcp) -> None:
     assert read.parts is not None and read.parts[0].function_response is not None
     assert read.parts[0].function_response.name == "demo__plot"
     assert mcp.tools.run(response.function_calls) == [message]
+
+
+# -- what servers ask of a model --------------------------------------------------------------------------------------
+
+
+def test_a_servers_tools_and_their_results_reach_the_model_and_its_calls_come_back() -> None:
+    seen: list[Any] = []
+
+    def model(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        seen.append((messages, info))
+        if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
+            return ModelResponse(parts=[TextPart("It is 7 degrees.")])
+        call = ToolCallPart("weather", {"city": "Oslo"}, tool_call_id="w1")
+        return ModelResponse(parts=[TextPart("I look."), call])
+
+    tool = {"name": "weather", "description": "The weather.", "inputSchema": {"type": "object"}}
+    params = {"tools": [tool], "toolChoice": {"mode": "auto"}, "maxTokens": 50, "temperature": 0.5}
+    question = {"role": "user", "content": {"type": "text", "text": "How warm is it in Oslo?"}}
+
+    def sampled(*messages: dict[str, Any]) -> dict[str, Any]:
+        request = SamplingRequest("crm", None, list(messages), "Be brief.", 50, params)
+        return asyncio.run(PydanticDriver().sample(FunctionModel(model), request))[0]
+
+    first = sampled(question)
+    use = {"type": "tool_use", "id": "w1", "name": "weather", "input": {"city": "Oslo"}}
+    assert first["content"] == [{"type": "text", "text": "I look."}, use]
+    assert (first["role"], first["stopReason"]) == ("assistant", "toolUse")
+    result = {"type": "tool_result", "toolUseId": "w1", "content": [{"type": "text", "text": "7"}]}
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    second = sampled(question, first, {"role": "user", "content": [result, image]})
+    assert (second["content"], second["stopReason"]) == ({"type": "text", "text": "It is 7 degrees."}, "endTurn")
+
+    messages, info = seen[-1]
+    assert [one.name for one in info.function_tools] == ["weather"]
+    assert info.model_settings == {"max_tokens": 50, "temperature": 0.5, "tool_choice": "auto"}
+    parts = [part for message in messages for part in message.parts]
+    kinds = ["system-prompt", "user-prompt", "text", "tool-call", "tool-return", "user-prompt"]
+    assert [part.part_kind for part in parts] == kinds
+    assert (parts[4].tool_name, parts[4].content, parts[5].content[0].data) == ("weather", "7", b"hi")
 
 
 # -- libraries --------------------------------------------------------------------------------------------------------
