@@ -225,10 +225,13 @@ class RelayView(View):
 
     def close(self) -> None:
         if not self._loop.is_closed():
-            self._socket.close()
-            self._protocol._abort()  # nobody reads what may still come
-            self._run(lambda: asyncio.sleep(0.02))
+            self._run(self._end)
             self._loop.close()
+
+    async def _end(self) -> None:
+        self._socket.close()
+        self._protocol._abort()  # nobody reads what may still come
+        await asyncio.sleep(0.02)
 
     async def _read(self) -> Any:
         return await self._socket.read_message()
