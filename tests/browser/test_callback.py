@@ -106,6 +106,7 @@ def test_a_login_begun_in_the_sidebar_ends_there(jupyter: JupyterServer, page: P
         notebook = open_notebook(LOAD, f"%mcp load docs {site.url}")
         notebook.run(0)
         panel = sidebar(page)
+        panel.show("Servers")  # it is connected: what a blocking cell asks would go to a prompt before that
         notebook.begin(1)
         with page.context.expect_page() as opened:
             panel.press("Open it")
