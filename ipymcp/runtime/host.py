@@ -234,13 +234,22 @@ class Host:
             with contextlib.suppress(ConnectionLost):
                 client.roots_changed()
 
-    def set_handler(self, kind: Literal["sampling", "elicitation"], handler: Callable[[Any], Any] | None) -> list[str]:
+    def set_handler(
+        self, kind: Literal["sampling", "elicitation"], handler: Callable[[Any], Any] | None, *, tools: bool = False
+    ) -> list[str]:
         """Have servers answered by a function of the user, from any thread.
+
+        Args:
+            kind: What it answers.
+            handler: The function; None takes it back.
+            tools: Whether it answers sampling with tools of the server's.
 
         Returns:
             The servers that cannot be told of it without being started again.
         """
         setattr(self.answers, kind, handler)
+        if kind == "sampling":
+            self.answers.samples_tools = tools
         return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
 
     def _clients(self) -> list[Client]:

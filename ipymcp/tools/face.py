@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import is_named
@@ -21,7 +21,7 @@ from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
     from ipymcp.runtime.calls import Call
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Mcp"]
 
-T = TypeVar("T")
-
 
 class Mcp(Live):
     """The MCP servers of this notebook; each tool of each server is a function: `mcp.SERVER.TOOL(...)`.
@@ -62,6 +60,10 @@ class Mcp(Live):
         host.desk.interaction = Prompts()
         self._filters = host.guard.policy.filters
         self._factory = ToolFactory(host)
+        self._model: Any = None
+        """The one that is set, which a question asks that names none."""
+        self._budget = 0
+        """How many tokens of it a server may cost that asks for its words."""
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -215,14 +217,11 @@ class Mcp(Live):
         chosen = self.tools(*patterns) if patterns else self.tools("!*")
         return chosen + [one for one in given if not isinstance(one, str)]
 
-    def _waited(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run(coroutine)
-
     @cached_property
     def _asker(self) -> Asker:
         from ipymcp.tools.models.asking import Asker
 
-        return Asker(self._host, self._factory)
+        return Asker(self._host, self._factory, lambda: self._model)
 
     @property
     def calls(self) -> list[Call[Any]]:
@@ -267,26 +266,24 @@ class Mcp(Live):
                 gives a text, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
                 function, which runs on a loop of its own unless `%config IPyMCP.nested_loop` says otherwise.
         """
-        self._host.answers.samples_tools = False
         self._told("sampling", self._host.set_handler("sampling", function))
         return function
 
     def _set_model(self, model: Any, budget: int) -> None:
         """Ask this model from now on, and answer servers with it unless the user has a function for that."""
-        asker, answers = self._asker, self._host.answers
-        asker.model = model
-        self._sampler.budget = budget
-        if answers.sampling in (None, self._sampler.answer):
-            handler = self._sampler.answer if model is not None else None
-            if handler != answers.sampling:
-                answers.samples_tools = handler is not None
-                self._told("sampling", self._host.set_handler("sampling", handler))
+        self._model, self._budget = model, budget
+        before, handler = self._host.answers.sampling, self._sample if model is not None else None
+        if before in (None, self._sample) and before != handler:
+            self._told("sampling", self._host.set_handler("sampling", handler, tools=True))
+
+    async def _sample(self, request: SamplingRequest) -> dict[str, Any] | None:
+        return await self._sampler.answer(request)
 
     @cached_property
     def _sampler(self) -> Sampler:
         from ipymcp.tools.models.sampling import Sampler
 
-        return Sampler(self._host, self._asker)
+        return Sampler(self._host, self._asker, lambda: self._budget)
 
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
         """Have a function answer servers' questions instead of the user; usable as a decorator. None takes it back.

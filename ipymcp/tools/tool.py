@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
-    from ipymcp.tools.models.reading import ResultReader
+    from ipymcp.tools.models.declaring import Declarer
     from ipymcp.tools.schema import ToolSchema
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
@@ -52,15 +52,17 @@ class ToolFactory:
         self.host = host
         self.results = KeptResults()
         """What was shown in part."""
+        self.for_models: set[int] = set()
+        """The numbers of those that a model was given a part of."""
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 
     @cached_property
-    def reader(self) -> ResultReader:
-        """Reads on in what was too long for a model."""
-        from ipymcp.tools.models.reading import ResultReader
+    def declarer(self) -> Declarer:
+        """Tells models of the tools."""
+        from ipymcp.tools.models.declaring import Declarer
 
-        return ResultReader(self.results)
+        return Declarer()
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
         """The input schema of a tool, for Python."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ipymcp.tools.models.declaring import Declaration, ProviderTools
     from ipymcp.tools.models.dialects import Dialect
     from ipymcp.tools.models.functions import FunctionTool
+    from ipymcp.tools.models.profiles import Profile
     from ipymcp.tools.models.running import ToolCaller
     from ipymcp.tools.schema import Parameter
     from ipymcp.tools.tool import Tool, ToolFactory
@@ -100,11 +101,17 @@ class Toolset(Listing):
     def _selected(self) -> list[tuple[ServerSession, ToolEntry]]:
         return [
             (session, entry)
-            for session in self._host.sessions.values()
-            if session.client is not None or session.is_lazy
+            for session in self._sessions()
             for entry in session.catalog.tools.values()
-            if any(all(selects(one, entry) for one in part) for part in self._parts)
+            if self._selects(entry)
         ]
+
+    def _sessions(self) -> list[ServerSession]:
+        """Those that have tools now."""
+        return [one for one in self._host.sessions.values() if one.client is not None or one.is_lazy]
+
+    def _selects(self, entry: ToolEntry) -> bool:
+        return any(all(selects(one, entry) for one in part) for part in self._parts)
 
     @property
     def names(self) -> list[str]:
@@ -182,16 +189,19 @@ class Toolset(Listing):
 
     def _for_model(self) -> tuple[FunctionTool, ...]:
         """The functions, and what reads on in results that were too long, once there are any."""
-        if "reader" not in self._factory.__dict__ or not self._factory.reader.handles:
+        handles = self._factory.for_models
+        if not handles:
             return self._functions
         from ipymcp.tools.models.functions import FunctionTool
+        from ipymcp.tools.models.reading import ResultReader
 
-        return (*self._functions, FunctionTool(self._factory.reader.read_result))
+        return (*self._functions, FunctionTool(ResultReader(self._factory.results, handles).read_result))
 
-    def _declarations(self) -> list[Declaration]:
-        from ipymcp.tools.models.declaring import declarations
+    def _declarations(self, *profile: Profile) -> list[Declaration]:
+        from ipymcp.tools.models.declaring import declared_function
 
-        return declarations(self._entries("model"), self._for_model())
+        tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
+        return tools + [declared_function(one, *profile) for one in self._for_model()]
 
     def _caller(self) -> ToolCaller:
         from ipymcp.tools.models.running import ToolCaller
@@ -199,15 +209,16 @@ class Toolset(Listing):
         return ToolCaller(self, self._factory)
 
     def _declared(self, dialect: Dialect) -> ProviderTools:
-        from ipymcp.tools.models.declaring import provider_tools
+        from ipymcp.tools.models.declaring import ProviderTools
+        from ipymcp.tools.models.profiles import PROFILES
 
-        return provider_tools(self._entries("model"), self._for_model(), dialect)
+        return ProviderTools(self._declarations(PROFILES[dialect]), dialect)
 
     def describe(self) -> Table:
         """What the tools cost a model in each request, by server. Tokens are an estimate: four characters each."""
         from ipymcp.tools.models.declaring import costs
 
-        return costs(self._entries("model"), self._functions)
+        return costs(self._declarations())
 
     @waits
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
@@ -243,10 +254,19 @@ class Toolset(Listing):
         for function in self._for_model():
             if function.name == name:
                 return function
-        for session, entry in self._selected():
-            if model_name(entry.server, entry.name) == name and not self._host.is_denied(session, entry, "model"):
-                return session, entry
+        found = next((one for one in self._meant(name) if not self._host.is_denied(*one, "model")), None)
+        if found is not None:
+            return found
         raise UnknownName(f"there is no tool {name!r}", hint=nearest(name, self.model_names) or None)
+
+    def _meant(self, name: str) -> Iterator[tuple[ServerSession, ToolEntry]]:
+        """The selected tools of that name: at once where it is nothing but server and tool, else by looking at all."""
+        for session in self._sessions():
+            entry = session.catalog.tools.get(name.removeprefix(f"{session.name}__"))
+            if entry is not None and model_name(session.name, entry.name) == name and self._selects(entry):
+                yield session, entry
+                return
+        yield from (one for one in self._selected() if model_name(one[1].server, one[1].name) == name)
 
     # -- for people ---------------------------------------------------------------------------------------------------
 

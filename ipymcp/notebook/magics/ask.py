@@ -73,17 +73,15 @@ def _ask(request: Request) -> Any:
     if out is not None and not out.isidentifier():
         raise LineError(f"--out needs a Python name, not {out!r}", 0)
     if parsed.has("--dry-run"):
-        from ipymcp.tools.models.showing import dry_run
-
-        return dry_run(asker.beginning(wanted))
+        return asker.beginning(wanted).table
     shape = parsed.text("-f") or "markdown"
     if request.is_quiet or shape == "json":
-        answer = request.mcp._waited(asker.ask(wanted))
+        answer = request.mcp._loop.run(asker.ask(wanted))
     else:
         from ipymcp.notebook.asking import CellAudience
 
         audience = CellAudience(request.ip, as_markdown=shape == "markdown")
-        answer = request.mcp._waited(asker.ask(wanted, audience))
+        answer = request.mcp._loop.run(asker.ask(wanted, audience))
         audience.ended(answer)
         answer.is_shown = out is None
     if out is not None:

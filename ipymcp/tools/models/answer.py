@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "ModelCall", "Usage"]
 
 _LONGEST_ARGUMENTS = 2_000
+_GIVEN = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
 
 
 class Usage(Struct, frozen=True):
@@ -67,11 +68,12 @@ class ModelCall(Struct):
         if not self.is_error and callable(bundle):
             rich: Any = bundle()
             shown = rich.get("text/html", "")
-        shown = shown or f"<pre>{sanitize.text(self.text[:_LONGEST_ARGUMENTS])}</pre>" if self.is_done else ""
+        if self.is_done and not shown:
+            shown = f"<pre>{sanitize.text(self.text[:_LONGEST_ARGUMENTS])}</pre>"
         mark = "✗" if self.is_error else "✓" if self.is_done else "…"
         return (
             f"<details{' open' if code else ''}><summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
-            f"<pre>{arguments}</pre>{shown}</details>"
+            f'<pre style="{_GIVEN}">{arguments}</pre>{shown}</details>'
         )
 
 

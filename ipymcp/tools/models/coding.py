@@ -51,8 +51,10 @@ class Coder:
 
     def instructions(self) -> str:
         """What the model is told of the tools."""
+        is_there = getattr(self._names.get("mcp"), "_host", None) is self._host
+        begin = "`mcp` is there already" if is_there else "begin with `from ipymcp import mcp`"
         lines = [
-            "You have one tool, run_python. Write Python for it that calls these functions; `mcp` is there already. A"
+            f"You have one tool, run_python. Write Python for it that calls these functions; {begin}. A"
             " result has .data (decoded), .text, .df (a DataFrame) and .images. Variables stay between runs. Print, or"
             " end with an expression, for what you need to see; keep large data in variables.",
         ]
@@ -66,7 +68,7 @@ class Coder:
         """Run Python in the user's notebook, after they have agreed. Gives what it prints and its last expression.
 
         Args:
-            code: The program. `mcp` is there; variables stay.
+            code: The program. Variables stay.
         """
         return await self._host.loop.arun(self._run(code))
 

@@ -16,7 +16,7 @@ from ipymcp.tools.models.texts import described, tokens
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.tools.models.dialects import Dialect
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ipymcp.tools.models.profiles import Profile
     from ipymcp.tools.schema_tree import Schema
 
-__all__ = ["Declaration", "ProviderTools", "costs", "declarations", "declared", "declared_function", "provider_tools"]
+__all__ = ["Declaration", "Declarer", "ProviderTools", "cost", "costs", "declared_function"]
 
 
 class Declaration(Struct, frozen=True):
@@ -35,8 +35,10 @@ class Declaration(Struct, frozen=True):
     tool: str
     description: str
     parameters: Schema
-    lost: tuple[tuple[str, str], ...]
+    lost: tuple[tuple[str, str], ...] = ()
     """Where in its schema, and what the model is not told."""
+    renamed: Mapping[str, str] = {}
+    """The properties that had to be called otherwise: `{new name: the tool's own}`."""
 
 
 class ProviderTools(list[dict[str, Any]]):
@@ -77,15 +79,29 @@ class ProviderTools(list[dict[str, Any]]):
         return Table(("tool", "at", "lost"), rows, note="" if rows else "nothing")
 
 
-def provider_tools(entries: Iterable[ToolEntry], functions: Iterable[FunctionTool], dialect: Dialect) -> ProviderTools:
-    """Tools and functions, declared to a provider."""
-    return ProviderTools(declarations(entries, functions, PROFILES[dialect]), dialect)
+class Declarer:
+    """Declares a host's tools, each once for a profile and as long as its definition is the same."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str, str], tuple[ToolEntry, Declaration]] = {}
+
+    def declared(self, entry: ToolEntry, profile: Profile = PLAIN) -> Declaration:
+        """A server's tool, declared; from any thread."""
+        key = (entry.server, entry.name, profile.name)
+        known = self._made.get(key)
+        if known is None or known[0] is not entry:
+            definition = entry.definition
+            text = definition.description or definition.title or ""
+            name = model_name(entry.server, entry.name)
+            made = _declaration(name, entry.server, entry.name, text, wire.loads(definition.inputSchema), profile)
+            known = self._made[key] = (entry, made)
+        return known[1]
 
 
-def costs(entries: Iterable[ToolEntry], functions: Iterable[FunctionTool]) -> Table:
+def costs(declarations: Iterable[Declaration]) -> Table:
     """What tools cost in each request, by server, the dearest first."""
     servers: dict[str, list[int]] = {}
-    for one in declarations(entries, functions):
+    for one in declarations:
         servers.setdefault(one.server, []).append(cost(one))
     rows = sorted(((name, len(each), sum(each)) for name, each in servers.items()), key=lambda row: -row[2])
     count, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
@@ -93,27 +109,7 @@ def costs(entries: Iterable[ToolEntry], functions: Iterable[FunctionTool]) -> Ta
     return Table(("server", "tools", "tokens"), rows, title="What a model is told", note=note)
 
 
-def declarations(
-    entries: Iterable[ToolEntry], functions: Iterable[FunctionTool], profile: Profile = PLAIN
-) -> list[Declaration]:
-    """Tools and functions, declared."""
-    return [*(declared(one, profile) for one in entries), *(declared_function(one, profile) for one in functions)]
-
-
-def declared(entry: ToolEntry, profile: Profile) -> Declaration:
-    """A server's tool, declared."""
-    definition = entry.definition
-    return _declaration(
-        model_name(entry.server, entry.name),
-        entry.server,
-        entry.name,
-        definition.description or definition.title or "",
-        wire.loads(definition.inputSchema),
-        profile,
-    )
-
-
-def declared_function(function: FunctionTool, profile: Profile) -> Declaration:
+def declared_function(function: FunctionTool, profile: Profile = PLAIN) -> Declaration:
     """A function of the notebook, declared."""
     return _declaration(
         function.name, function.server, function.name, function.description, function.input_schema, profile
@@ -126,7 +122,7 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
-    return Declaration(name, server, tool, description, made.parameters, tuple(lost))
+    return Declaration(name, server, tool, description, made.parameters, tuple(lost), made.renamed)
 
 
 def cost(declaration: Declaration) -> int:

@@ -6,21 +6,34 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ipymcp.tools.models.declaring import declared_function
-from ipymcp.tools.models.functions import FunctionTool
-from ipymcp.tools.models.profiles import PLAIN
+from ipymcp.tools.models.declaring import Declaration, declared_function
+from ipymcp.tools.models.functions import HERE, FunctionTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ipymcp.tools.models.declaring import Declaration
-
-__all__ = ["BUDGET", "CALL", "SEARCH", "Discover", "ToolFinder"]
+__all__ = ["BUDGET", "CALL", "Discover", "ToolFinder"]
 
 Discover: TypeAlias = Literal["auto", "always", "never"]
 BUDGET: Final = 20_000
 """Tokens of declarations above which `auto` has a model search."""
-SEARCH, CALL = "search_tools", "call_tool"
+CALL: Final = "call_tool"
+"""What a model calls to call what it found; its call is made instead."""
+_CALL_TOOL: Final = Declaration(
+    CALL,
+    HERE,
+    CALL,
+    f"[{HERE}] Call a tool that search_tools gave.",
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Its name, as it was given."},
+            "arguments": {"type": "object", "description": "What its parameters ask for."},
+        },
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    },
+)
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _NAMED: Final = 4.0
 """How much more a word in a tool's name says than one in its description."""
@@ -39,7 +52,7 @@ class ToolFinder:
 
     def declarations(self) -> list[Declaration]:
         """What the model is given instead."""
-        return [declared_function(FunctionTool(one), PLAIN) for one in (self.search_tools, self.call_tool)]
+        return [declared_function(FunctionTool(self.search_tools)), _CALL_TOOL]
 
     def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]]:
         """Find tools by words of what they should do. Gives their names, descriptions and parameters.
@@ -62,15 +75,6 @@ class ToolFinder:
             {"name": one.name, "description": one.description, "parameters": one.parameters}
             for one in found[: min(limit, _MOST)]
         ]
-
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Call a tool that search_tools gave.
-
-        Args:
-            name: Its name, as it was given.
-            arguments: What its parameters ask for.
-        """
-        raise NotImplementedError  # whoever makes the model's calls makes that one instead
 
 
 def _words(text: str) -> list[str]:

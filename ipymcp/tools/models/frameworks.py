@@ -6,7 +6,7 @@ A library's own loop makes the calls then; they pass through the host all the sa
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
 
@@ -15,22 +15,11 @@ if TYPE_CHECKING:
 
     from ipymcp.tools.models.declaring import Declaration
     from ipymcp.tools.models.dialects import Outcome
+    from ipymcp.tools.models.running import ToolCaller
 
-__all__ = ["Called", "chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
+__all__ = ["chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
 
 _NAME = "ipymcp"
-
-
-class Called(Protocol):
-    """Calls a tool by the name that a model has for it, and gives what the model is told."""
-
-    def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Wait for it here."""
-        ...
-
-    def aio(self, name: str, arguments: dict[str, Any]) -> Awaitable[Outcome]:
-        """Await it."""
-        ...
 
 
 def pydantic_ai_toolset(
@@ -71,7 +60,7 @@ def pydantic_ai_toolset(
     return McpToolset()
 
 
-def langchain_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
+def langchain_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
     """Tools of LangChain."""
     structured: Any = _library("langchain_core.tools", "langchain-core").StructuredTool
     failed: Any = importlib.import_module("langchain_core.tools").ToolException
@@ -101,15 +90,13 @@ def langchain_tools(declared: Iterable[Declaration], called: Called) -> list[Any
     return [made(one) for one in declared]
 
 
-def llm_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
+def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
     """Tools of `llm`."""
     llm: Any = _library("llm", "llm")
 
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
-            outcome = called(one.name, arguments)
-            if outcome.is_error:
-                raise RuntimeError(outcome.text)  # which llm tells the model
+            outcome = _succeeded(called(one.name, arguments))
             images = [llm.Attachment(type=kind, content=image.data) for kind, image in outcome.shown]
             return llm.ToolOutput(output=outcome.text, attachments=images) if images else outcome.text
 
@@ -120,21 +107,25 @@ def llm_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
     return [made(one) for one in declared]
 
 
-def chatlas_tools(declared: Iterable[Declaration], called: Called) -> list[Any]:
+def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
     """Tools of chatlas."""
     chatlas: Any = _library("chatlas", "chatlas")
 
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
-            outcome = called(one.name, arguments)
-            if outcome.is_error:
-                raise RuntimeError(outcome.text)  # which chatlas tells the model
-            return outcome.text
+            return _succeeded(called(one.name, arguments)).text
 
         about = {"name": one.name, "description": one.description, "parameters": one.parameters}
         return chatlas.Tool(func=run, **about)
 
     return [made(one) for one in declared]
+
+
+def _succeeded(outcome: Outcome) -> Outcome:
+    """Raise what such libraries tell the model by themselves."""
+    if outcome.is_error:
+        raise RuntimeError(outcome.text)
+    return outcome
 
 
 def _library(module: str, distribution: str) -> Any:

@@ -11,7 +11,7 @@ from ipymcp.tools.frames import find_records
 from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from ipymcp.tools.kept_results import KeptResults
 
@@ -31,12 +31,12 @@ class ResultReader:
 
     Args:
         kept: The notebook's.
+        handles: The numbers of those that a model may read.
     """
 
-    def __init__(self, kept: KeptResults) -> None:
+    def __init__(self, kept: KeptResults, handles: Collection[int]) -> None:
         self._kept = kept
-        self.handles: set[int] = set()
-        """Those that this model was given."""
+        self._handles = handles
 
     def read_result(
         self,
@@ -55,8 +55,8 @@ class ResultReader:
             columns: Only these columns of a table.
             where: Only rows of a table whose columns have these values.
         """
-        if handle not in self.handles or handle not in self._kept:
-            known = ", ".join(map(str, sorted(self.handles))) or "none"
+        if handle not in self._handles or handle not in self._kept:
+            known = ", ".join(map(str, sorted(self._handles))) or "none"
             raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")
         value = self._kept[handle]
         rows = _rows(value)

@@ -13,11 +13,10 @@ from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, Too
 from ipymcp.policy.rules import hints
 from ipymcp.protocol import wire
 from ipymcp.tools.content import Image
-from ipymcp.tools.models.compiling import compiled, restored
+from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.dialects import Asked, Outcome, read_arguments
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
-from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.reading import LONGEST, preview
 from ipymcp.tools.plain import plain
 from ipymcp.tools.sanitize import stripped
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ipymcp.tools.tool import ToolFactory
     from ipymcp.tools.toolset import Toolset
 
-__all__ = ["ToolCaller", "Runner"]
+__all__ = ["Runner", "ToolCaller"]
 
 
 class Runner:
@@ -69,7 +68,7 @@ class Runner:
                 async with self._lane(HERE).entered(alone=True):
                     return await self._run_function(asked, found, arguments)
             session, entry = found
-            renamed = compiled(wire.loads(entry.definition.inputSchema), PLAIN).renamed
+            renamed = self._factory.declarer.declared(entry).renamed
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed))
@@ -120,7 +119,7 @@ class Runner:
         if len(text) <= LONGEST:
             return stripped(text)
         self._factory.results.keep(number, value, size)
-        self._factory.reader.handles.add(number)
+        self._factory.for_models.add(number)
         return preview(value, text, number)
 
 

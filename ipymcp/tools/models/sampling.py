@@ -12,6 +12,8 @@ from ipymcp.policy.questions import ApprovalQuestion, WantedCall
 from ipymcp.protocol import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.asking import Asker
@@ -21,7 +23,6 @@ __all__ = ["Sampler"]
 _METHOD: Final = "sampling/createMessage"
 _ANSWERS: Final = ("once", "notebook", "no")
 _REJECTED: Final = -1
-_BUDGET: Final = 100_000
 
 
 class Sampler:
@@ -30,11 +31,11 @@ class Sampler:
     Args:
         host: Whose servers.
         asker: Knows the model.
+        budget: Gives the tokens, in and out, that one server may cost in this notebook.
     """
 
-    def __init__(self, host: Host, asker: Asker) -> None:
-        self.budget = _BUDGET
-        """Tokens, in and out, that one server may cost in this notebook."""
+    def __init__(self, host: Host, asker: Asker, budget: Callable[[], int]) -> None:
+        self._budget = budget
         self._host = host
         self._asker = asker
         self._agreed: set[str] = set()
@@ -52,14 +53,14 @@ class Sampler:
     async def _answer(self, request: SamplingRequest) -> dict[str, Any] | None:
         server, log = request.server, self._host.find(request.server).log
         spent = self._spent.get(server, 0)
-        if spent >= self.budget:
+        if spent >= self._budget():
             text = f"it has used {spent:,} tokens of your model: %config IPyMCP.sampling_tokens raises what it may"
             log.add("host", "warning", text)
             raise RpcError("the user's budget for this server is spent", code=_REJECTED)
         if server not in self._agreed and not await self._agrees(request):
             return None
         message, tokens = await self._asker.sampled(request)
-        self._spent[server] = spent + tokens
+        self._spent[server] = self._spent.get(server, 0) + tokens  # another may have been answered meanwhile
         log.add("host", "info", f"your model answered it: {len(request.messages)} messages, {tokens:,} tokens")
         return message
 
