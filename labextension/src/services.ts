@@ -9,7 +9,17 @@ export interface Services {
 
 async function copy(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  throw new Error("This page has no clipboard: it is not served over https.");
+  // Pages over plain http have none, and are let copy what is selected.
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.style.cssText = "position: fixed; opacity: 0";
+  const { activeElement } = document;
+  document.body.append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  if (activeElement instanceof HTMLElement) activeElement.focus();
+  if (!isCopied) throw new Error("This browser lets no page copy that is not served over https.");
 }
 
 /** In any page: the clipboard, and another tab. */

@@ -71,8 +71,11 @@ def test_it_answers_while_a_cell_blocks_the_kernel(server: JupyterServer, kernel
     with server.view(kernel) as view:
         view.hello()
         began = time.monotonic()
-        kernel.start("import time; time.sleep(3)")
-        time.sleep(0.3)  # the cell must be in its sleep
+        asleep = server.folder / "asleep"
+        kernel.start(f"import time; open({str(asleep)!r}, 'w').close(); time.sleep(3)")
+        while not asleep.exists():
+            assert time.monotonic() - began < 30
+        began = time.monotonic()
         delays = []
         for _ in range(20):
             asked = time.monotonic()

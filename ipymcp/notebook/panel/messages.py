@@ -39,15 +39,22 @@ class Malformed(McpError):
     """A view said what cannot be understood."""
 
 
-def check_mode(verb: str, mode: Mode) -> None:
+def check_mode(verb: str, mode: Mode, *, is_ours: bool) -> None:
     """Let a verb pass that may be done in a mode.
+
+    Args:
+        verb: What a view asks for.
+        mode: What views may do now.
+        is_ours: Whether the view speaks our version of the protocol.
 
     Raises:
         PolicyError: It may not.
     """
     if mode == "full" or verb in _VIEW or (mode == "run" and verb in _RUN):
         return
-    raise PolicyError(f"this panel may not {verb}: its mode is {mode}", hint='%config IPyMCP.panel = "full" allows it')
+    upgrade = "panel and kernel are of different versions: upgrade the older one"
+    hint = '%config IPyMCP.panel = "full" allows it' if is_ours else upgrade
+    raise PolicyError(f"this panel may not {verb}: its mode is {mode}", hint=hint)
 
 
 def is_hello(message: object) -> bool:

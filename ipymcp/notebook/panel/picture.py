@@ -50,13 +50,21 @@ class Picture:
         self._server = server if isinstance(server, str) else None
         self._wants_all = True
 
-    def update(self) -> Message | None:
-        """A snapshot where one is due, else a patch where something has changed."""
+    def look_again(self) -> None:
+        """Something else decides now what is its own to see."""
+        self._sent_version = -1
+
+    def update(self, *, asks: bool) -> Message | None:
+        """A snapshot where one is due, else a patch where something has changed.
+
+        Args:
+            asks: Whether the view may answer questions: else it sees none.
+        """
         if self._wants_all:
             self._shown.look()
         elif not self.is_old:
             return None
-        now, before = self._scoped(), self._sent
+        now, before = self._scoped(asks), self._sent
         self._sent, self._sent_version = now, self._shown.version
         if self._wants_all:
             self._wants_all = False
@@ -68,14 +76,14 @@ class Picture:
         self._number += 1
         return {"kind": "patch", "seq": self._number, "set": changed}
 
-    def _scoped(self) -> dict[str, dict[str, Message]]:
+    def _scoped(self, asks: bool) -> dict[str, dict[str, Message]]:
         """The rows that are its own to see."""
         server = self._server
         return {
             part: {
                 name: row
                 for name, row in self._shown.rows[part].items()
-                if server is None or row[_OWNERS[part]] == server
+                if (asks or part != "questions") and (server is None or row[_OWNERS[part]] == server)
             }
             for part in self.parts
         }

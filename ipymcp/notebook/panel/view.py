@@ -111,6 +111,7 @@ class View:
     def tell(self) -> None:
         """Tell it whom it talks to, and what it may do now."""
         if self.is_greeted:
+            self._picture.look_again()
             surroundings = self._panel.surroundings
             hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": self.mode}
             hello |= {"namespace": surroundings.namespace(), "kernel": surroundings.kernel}
@@ -135,7 +136,7 @@ class View:
             act = self._panel.verbs.get(verb) if isinstance(verb, str) else None
             if act is None or not isinstance(verb, str):
                 raise Malformed(f"there is no verb {str(verb)[:100]!r}")
-            check_mode(verb, self.mode)
+            check_mode(verb, self.mode, is_ours=self._version == VERSION)
             value = await act(self._panel, self, message)
         except McpError as error:
             self._refuse(number, error)
@@ -178,7 +179,7 @@ class View:
                 await self._send_update()
 
     async def _send_update(self) -> None:
-        if update := self._picture.update():
+        if update := self._picture.update(asks=self.mode != "view"):
             await self.carrier.carry(*ready(update))
         for server, reader in [*self.logs.items()]:
             if lines := reader.read():

@@ -182,7 +182,9 @@ const titleOf = ({ id, server, tool }: Call): string => `${line(server)}.${line(
 
 /** Have the user choose one; null where nothing was chosen. */
 async function chosen<T>(label: string, from: T[], name: (one: T) => string): Promise<T | null> {
-  const items = from.map(name);
+  // Two that read the same are told apart by their place.
+  const names = from.map(name);
+  const items = names.map((each, index) => (names.indexOf(each) === index ? each : `${each} (${index + 1})`));
   if (!items.length) {
     Notification.info("There is nothing to choose from.");
     return null;

@@ -1,6 +1,6 @@
 /** Resources and prompts: what servers offer beside tools. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
@@ -48,12 +48,58 @@ function useFetched(): {
 }
 const NOTHING = { preview: null, problem: null, busy: false };
 
+/** The choice of a server, and what it lists. */
+function Listed<Row>({
+  label,
+  offering: { servers, server, choose },
+  isLoaded,
+  problem,
+  rows,
+  chosen,
+  onSelect,
+  draw,
+}: {
+  label: string;
+  offering: ReturnType<typeof useOffering>;
+  isLoaded: boolean;
+  problem: Problem | null;
+  rows: Row[];
+  chosen: Row | null;
+  onSelect: (row: Row) => void;
+  draw: (row: Row) => ComponentChildren;
+}): JSX.Element {
+  return (
+    <>
+      <div class="mcp-toolbar">
+        <ServerSelect servers={servers} value={server} label="Server" onChange={choose} />
+      </div>
+      {problem && <ProblemBox problem={problem} />}
+      <Rows
+        count={rows.length}
+        height={26}
+        label={label}
+        selected={chosen ? rows.indexOf(chosen) : -1}
+        empty={isLoaded ? "It lists none." : ""}
+        onSelect={(index) => {
+          const row = rows[index];
+          if (row) onSelect(row);
+        }}
+        draw={(index) => {
+          const row = rows[index];
+          return row && draw(row);
+        }}
+      />
+    </>
+  );
+}
+
 function Nothing({ what }: { what: string }): JSX.Element {
   return <p class="mcp-none">{`No server that is ready offers ${what}.`}</p>;
 }
 
 export function ResourcesView(): JSX.Element {
-  const { servers, server, choose } = useOffering("resources");
+  const offering = useOffering("resources");
+  const { server } = offering;
   const version = useSelect((state) => state.servers[server]?.resources ?? 0);
   const { model } = usePanel();
   const may = useMay("read");
@@ -73,36 +119,25 @@ export function ResourcesView(): JSX.Element {
     })),
   ];
   const chosen = rows.find((each) => each.uri === uri) ?? null;
-  const pick = (index: number): void => {
-    const row = rows[index];
-    if (!row) return;
-    setUri(row.uri);
-    fetched.clear();
-    if (!row.template) void fetched.wait(model.ask("read", { server, uri: row.uri }));
-  };
   const list = (
-    <>
-      <div class="mcp-toolbar">
-        <ServerSelect servers={servers} value={server} label="Server" onChange={choose} />
-      </div>
-      {problem && <ProblemBox problem={problem} />}
-      <Rows
-        count={rows.length}
-        height={26}
-        label="Resources"
-        selected={chosen ? rows.indexOf(chosen) : -1}
-        empty={value ? "It lists none." : ""}
-        onSelect={pick}
-        draw={(index) => (
-          <>
-            <span class="mcp-ellipsis" title={line(rows[index]?.uri ?? "")}>
-              {line(rows[index]?.title ?? rows[index]?.name ?? "")}
-            </span>
-            <span class="mcp-dim mcp-marks">{rows[index]?.template ? "template" : line(rows[index]?.mime ?? "")}</span>
-          </>
-        )}
-      />
-    </>
+    <Listed
+      label="Resources"
+      {...{ offering, problem, rows, chosen }}
+      isLoaded={value !== null}
+      onSelect={(row) => {
+        setUri(row.uri);
+        fetched.clear();
+        if (!row.template) void fetched.wait(model.ask("read", { server, uri: row.uri }));
+      }}
+      draw={(row) => (
+        <>
+          <span class="mcp-ellipsis" title={line(row.uri)}>
+            {line(row.title ?? row.name)}
+          </span>
+          <span class="mcp-dim mcp-marks">{row.template ? "template" : line(row.mime ?? "")}</span>
+        </>
+      )}
+    />
   );
   const detail = chosen && (
     <div class="mcp-tool">
@@ -169,7 +204,8 @@ function schemaOf(prompt: Prompt): JsonObject {
 }
 
 export function PromptsView(): JSX.Element {
-  const { servers, server, choose } = useOffering("prompts");
+  const offering = useOffering("prompts");
+  const { server } = offering;
   const version = useSelect((state) => state.servers[server]?.prompts ?? 0);
   const may = useMay("prompt");
   const { value, problem } = useLoaded("prompts", server && may ? { server } : null, `${server}\n${version}`);
@@ -179,21 +215,13 @@ export function PromptsView(): JSX.Element {
   const prompts = value ?? [];
   const chosen = prompts.find((each) => each.name === name) ?? null;
   const list = (
-    <>
-      <div class="mcp-toolbar">
-        <ServerSelect servers={servers} value={server} label="Server" onChange={choose} />
-      </div>
-      {problem && <ProblemBox problem={problem} />}
-      <Rows
-        count={prompts.length}
-        height={26}
-        label="Prompts"
-        selected={chosen ? prompts.indexOf(chosen) : -1}
-        empty={value ? "It lists none." : ""}
-        onSelect={(index) => setName(prompts[index]?.name ?? null)}
-        draw={(index) => <span class="mcp-ellipsis">{line(prompts[index]?.title ?? prompts[index]?.name ?? "")}</span>}
-      />
-    </>
+    <Listed
+      label="Prompts"
+      {...{ offering, problem, rows: prompts, chosen }}
+      isLoaded={value !== null}
+      onSelect={(prompt) => setName(prompt.name)}
+      draw={(prompt) => <span class="mcp-ellipsis">{line(prompt.title ?? prompt.name)}</span>}
+    />
   );
   return (
     <ListAndDetail

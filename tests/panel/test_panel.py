@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -20,27 +20,10 @@ from ipymcp.masking import masks
 from ipymcp.notebook.panel.preview import preview
 from ipymcp.runtime.interaction import CANCELLED, Answer, Asking, Interaction, LoginQuestion, UrlQuestion
 from tests.environments import server_command
-from tests.integration.panel_notebooks import NAMED, Notebook, Open, command, named, notebooks, quiet
+from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
 from tests.panels import DirectView, Message
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
-
-
-@pytest.fixture
-def opened() -> Iterator[Open]:
-    """A notebook with these servers."""
-    with notebooks() as start:
-        yield start
-
-
-@pytest.fixture
-def demo(opened: Open) -> Notebook:
-    return opened(demo=command(*server_command("demo")))
-
-
-@pytest.fixture
-def own(opened: Open) -> Notebook:
-    return opened(own=command(*server_command("misbehaving")))
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
@@ -438,8 +421,25 @@ def test_another_mode_counts_at_once_and_is_told(demo: Notebook) -> None:
 def test_a_view_of_another_version_may_only_look(demo: Notebook) -> None:
     view = demo.view(version=2)
     assert view.of_kind("hello")[0]["mode"] == "view"
-    assert view.reply("stop", server="demo")["error"]["type"] == "PolicyError"
+    error = view.reply("stop", server="demo")["error"]
+    assert error["type"] == "PolicyError"
+    assert error["hint"] == "panel and kernel are of different versions: upgrade the older one"
     assert view.ask("tools")
+
+
+def test_who_may_not_answer_sees_no_questions_and_those_there_are_once_it_may(demo: Notebook) -> None:
+    view, other = demo.view(), demo.view(version=2)
+    future, question = asked(view, lambda: asking(demo).login(login(threading.Event())))
+    assert other.ask("tools")  # it has heard of all that came before
+    assert other.state["questions"] == {}
+    demo.mode = "view"
+    demo.panel.tell_mode()
+    view.until(lambda state: not state["questions"])
+    demo.mode = "run"
+    demo.panel.tell_mode()
+    view.until(lambda state: types(state) == ["visit"])
+    view.ask("answer", question=question["id"], action="cancel")
+    assert future.result(10) is None
 
 
 @pytest.mark.parametrize("message", [None, 7, "hello", [], [{"kind": "hello"}]])

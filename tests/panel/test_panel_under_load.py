@@ -4,31 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from tests.environments import server_command
-from tests.integration.panel_notebooks import NAMED, Notebook, Open, command, named, notebooks, quiet
+from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
-
-
-@pytest.fixture
-def opened() -> Iterator[Open]:
-    """A notebook with these servers."""
-    with notebooks() as start:
-        yield start
-
-
-@pytest.fixture
-def demo(opened: Open) -> Notebook:
-    return opened(demo=command(*server_command("demo")))
-
-
-@pytest.fixture
-def own(opened: Open) -> Notebook:
-    return opened(own=command(*server_command("misbehaving")))
 
 
 # -- a view that does not keep up -------------------------------------------------------------------------------------

@@ -1,0 +1,153 @@
+import { fireEvent, waitFor, within } from "@testing-library/preact";
+import { describe, expect, test } from "vitest";
+import type { Question } from "../src/protocol";
+import { demo } from "./demo";
+import { FakeKernel, server, stateOf } from "./fake";
+import { choose, show, type } from "./screen";
+
+describe("questions", () => {
+  const asked = (question: Partial<Question> & { type: Question["type"] }): FakeKernel =>
+    new FakeKernel(
+      stateOf(
+        [server("demo")],
+        [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as Question],
+      ),
+    );
+
+  test("approve shows every call and sends the answer", async () => {
+    const calls = [
+      {
+        server: "demo",
+        tool: "rm",
+        arguments: { path: "a" },
+        caller: "model" as const,
+        why: "models are asked for",
+        hints: "may destroy",
+      },
+    ];
+    const kernel = asked({ type: "approve", calls, answers: ["once", "always", "no"] });
+    const { see, click } = await show(kernel);
+    const dialog = see.getByRole("alertdialog", { name: "May it?" });
+    expect(dialog.textContent).toContain(
+      "A model wants to call demo.rm models are asked for; the server says that it may destroy",
+    );
+    click("Deny");
+    choose(see.getByRole("combobox", { name: "Other answers" }), "Always allow the tool");
+    await waitFor(() =>
+      expect((see.getByRole("button", { name: "Answer" }) as HTMLButtonElement).disabled).toBe(false),
+    );
+    click("Answer");
+    expect(kernel.asked("answer")).toMatchObject([
+      { question: "q", answer: "no" },
+      { question: "q", answer: "always" },
+    ]);
+    kernel.patch({ questions: { q: null } });
+    await waitFor(() => expect(see.queryByRole("alertdialog")).toBeNull());
+  });
+
+  test("what waits for a browser comes after what is asked, and can be cancelled", async () => {
+    const kernel = asked({ type: "wait", title: "far wants you to log in" });
+    const { see, click } = await show(kernel);
+    const other = { id: "r", server: "near", type: "visit", title: "near wants you to log in", message: "" };
+    kernel.patch({ questions: { r: { ...other, url: "https://example.com/", domain: "example.com" } as Question } });
+    const dialog = await see.findByRole("alertdialog", { name: /^near wants you to log in/ });
+    expect(dialog.textContent).toContain("1 more after this");
+    kernel.patch({ questions: { r: null } });
+    await see.findByRole("alertdialog", { name: "far wants you to log in" });
+    click("Cancel");
+    expect(kernel.asked("answer")).toMatchObject([{ question: "q", action: "cancel" }]);
+  });
+
+  test("trust ticks nothing on its own, and grants a secret only to what may run", async () => {
+    const candidates = [
+      { name: "one", lines: ["command: npx one"], dangers: ["fetches code"], secrets: ["token"] },
+      { name: "two", lines: ["command: two"], dangers: [], secrets: [] },
+    ];
+    const kernel = asked({ type: "trust", candidates });
+    const { see, click } = await show(kernel);
+    expect((see.getByRole("button", { name: "Trust what is ticked" }) as HTMLButtonElement).disabled).toBe(true);
+    expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(true);
+    fireEvent.click(see.getByLabelText("Run one"));
+    await waitFor(() =>
+      expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(false),
+    );
+    fireEvent.click(see.getByLabelText("Give it your secret token"));
+    await waitFor(() =>
+      expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).checked).toBe(true),
+    );
+    click("Trust what is ticked");
+    click("Trust none");
+    expect(kernel.asked("answer")).toMatchObject([
+      { question: "q", servers: ["one"], secrets: [["one", "token"]] },
+      { question: "q", servers: [], secrets: [] },
+    ]);
+  });
+
+  test("fill is a form that begins with its defaults, and what the kernel finds wrong stands at its field", async () => {
+    const kernel = asked({
+      type: "fill",
+      schema: {
+        type: "object",
+        required: ["name"],
+        properties: { name: { type: "string" }, news: { type: "boolean", default: true } },
+      },
+    });
+    kernel.answers.answer = (answer) =>
+      "content" in answer && answer.content?.["name"] ? null : { errors: [{ path: ["name"], message: "is missing" }] };
+    const { see, click } = await show(kernel);
+    click("Send");
+    await waitFor(() => expect(see.getByLabelText("name").getAttribute("aria-invalid")).toBe("true"));
+    type(see.getByLabelText("name"), "Ada");
+    await waitFor(() => expect((see.getByLabelText("name") as HTMLTextAreaElement).value).toBe("Ada"));
+    click("Send");
+    await waitFor(() =>
+      expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "accept", content: { name: "Ada", news: true } }),
+    );
+    click("Decline");
+    expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "decline" });
+  });
+
+  test("visit opens web addresses only", async () => {
+    const kernel = asked({ type: "visit", url: "https://example.com/login", domain: "example.com" });
+    const { click, opened } = await show(kernel);
+    click("Open it");
+    expect(opened).toEqual(["https://example.com/login"]);
+    expect(kernel.asked("answer")).toMatchObject([{ question: "q", action: "accept" }]);
+    const other = await show(asked({ type: "visit", url: "javascript:alert(1)", domain: "x" }));
+    expect((other.see.getByRole("button", { name: "Open it" }) as HTMLButtonElement).disabled).toBe(true);
+  });
+
+  test("takes the focus from a button of the panel, but not from one who writes or works elsewhere", async () => {
+    const question: Question = { id: "q", server: "demo", type: "wait", title: "Wait", message: "" };
+    const outside = document.body.appendChild(document.createElement("button"));
+    for (const [focus, moves] of [
+      ["tab", true],
+      ["search", false],
+      ["outside", false],
+    ] as const) {
+      const kernel = demo();
+      const { see, tab, unmount } = await show(kernel);
+      tab("Tools");
+      const field =
+        focus === "tab"
+          ? see.getByRole("tab", { name: "Tools" })
+          : await see.findByRole("searchbox", { name: "Search the tools" });
+      (focus === "outside" ? outside : field).focus();
+      kernel.patch({ questions: { q: question } });
+      const dialog = await see.findByRole("alertdialog");
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      expect(document.activeElement === dialog).toBe(moves);
+      unmount();
+    }
+    outside.remove();
+  });
+
+  test("view mode shows the question without answers", async () => {
+    const kernel = asked({ type: "visit", url: "https://example.com", domain: "example.com" });
+    kernel.hello.mode = "view";
+    const { see } = await show(kernel);
+    const dialog = see.getByRole("alertdialog");
+    expect(within(dialog).queryAllByRole("button")).toEqual([]);
+    expect(dialog.textContent).toContain("answer in the notebook");
+  });
+});
