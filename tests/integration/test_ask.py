@@ -140,6 +140,12 @@ def test_variables_are_in_the_prompt_and_said(kernel: Kernel, models: str) -> No
     assert "kind,mass\na,1\nb,2\n</variable>" in prompt
 
 
+def test_in_python_a_prompt_is_sent_as_it_is(kernel: Kernel, models: str) -> None:
+    kernel.run("city = 'Oslo'\nmcp.ask('$city costs $$5', model='echo', base_url=url)")
+
+    assert asked(models)[-1]["messages"][-1]["content"] == "$city costs $$5"
+
+
 def test_the_answer_is_a_value(kernel: Kernel) -> None:
     ask(kernel, 'demo__echo({"text": "hey"})', "tools", "--allow demo.* --out answer")
 

@@ -17,7 +17,7 @@ from ipymcp.tools.models.dialects import Asked, Outcome
 from ipymcp.tools.models.driving import Limits, Question
 from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
-from ipymcp.tools.models.prompting import filled
+from ipymcp.tools.models.prompting import Filled, filled
 from ipymcp.tools.models.running import Runner
 from ipymcp.tools.models.texts import tokens as estimate
 from ipymcp.tools.tables import Table
@@ -62,7 +62,7 @@ class Wanted(Struct, frozen=True):
         allow: Patterns over `server.tool` of the tools it may call unasked, for this answer.
         limits: How far it may go.
         discover: Whether the model searches for tools instead of being told of all: `auto` where they are too many.
-        names: The variables that `$name` may mean.
+        names: The variables that `$name` may mean; None where the prompt is to stay as it is.
         code: Where a model's Python runs that calls the tools; None for calls one by one.
     """
 
@@ -76,7 +76,7 @@ class Wanted(Struct, frozen=True):
     allow: tuple[str, ...] = ()
     limits: Limits = Limits()
     discover: Discover = "auto"
-    names: dict[str, Any] = {}
+    names: dict[str, Any] | None = None
     code: MutableMapping[str, Any] | None = None
 
 
@@ -182,7 +182,7 @@ class Asker:
         Raises:
             McpError: No model is named.
         """
-        return self._beginning(wanted, self._plan(wanted))
+        return self._prepared(wanted)[1]
 
     async def ask(self, wanted: Wanted, audience: Audience | None = None) -> Answer:
         """Have a model answer, on the background loop.
@@ -190,8 +190,7 @@ class Asker:
         Raises:
             McpError: It cannot; the conversation so far is kept.
         """
-        plan = await asyncio.to_thread(self._plan, wanted)  # of thousands of tools
-        beginning = self._beginning(wanted, plan)
+        plan, beginning = await asyncio.to_thread(self._prepared, wanted)  # thousands of tools, large variables
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
         scene = _Scene(self._host, audience)
@@ -221,6 +220,10 @@ class Asker:
             finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
         )
 
+    def _prepared(self, wanted: Wanted) -> tuple[_Plan, Beginning]:
+        plan = self._plan(wanted)
+        return plan, self._beginning(wanted, plan)
+
     def _plan(self, wanted: Wanted) -> _Plan:
         tools = wanted.tools
         declarations = tools._declarations()
@@ -241,7 +244,7 @@ class Asker:
         model = self._model(wanted)
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
-        prompt = filled(wanted.prompt, wanted.names)
+        prompt = Filled(wanted.prompt, ()) if wanted.names is None else filled(wanted.prompt, wanted.names)
         return Beginning(
             model=_name(model),
             prompt=prompt.text,
