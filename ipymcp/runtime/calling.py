@@ -9,6 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipymcp.policy.questions import Card
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.answers import Answers
@@ -42,6 +43,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         caller: On whose behalf: what a model or an app wants to call the user is asked about.
         turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
         doubt: Why the user is to be asked about it even where it is allowed; empty for no such reason.
+        card: Shows it, and is told what the user is asked about it.
     """
 
     timeout: float = 30.0
@@ -51,6 +53,7 @@ class CallOptions(msgspec.Struct, frozen=True):
     caller: Caller = "user"
     turn: str = ""
     doubt: str = ""
+    card: Card | None = None
 
     def changed(
         self,

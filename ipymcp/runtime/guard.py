@@ -108,7 +108,7 @@ class Guard:
         if verdict.decision == "ask":
             from ipymcp.policy.approvals import Wish
 
-            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.doubt)
+            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.doubt, options.card)
             return lambda: self._approvals.obtain(wish)
         return None
 

@@ -80,8 +80,12 @@ def _ask(request: Request) -> Any:
     else:
         from ipymcp.notebook.asking import CellAudience
 
-        audience = CellAudience(request.ip, as_markdown=shape == "markdown")
-        answer = request.mcp._loop.run(asker.ask(wanted, audience))
+        audience = CellAudience(request.extension, as_markdown=shape == "markdown")
+        try:
+            answer = request.mcp._loop.run(asker.ask(wanted, audience))
+        except BaseException:
+            audience.broke_off()
+            raise
         audience.ended(answer)
         answer.is_shown = out is None
     if out is not None:

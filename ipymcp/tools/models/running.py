@@ -24,6 +24,7 @@ from ipymcp.tools.sanitize import stripped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ipymcp.policy.questions import Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
@@ -59,8 +60,13 @@ class Runner:
         """Make them, and give how each ended, in their order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
-    async def run(self, asked: Asked) -> Outcome:
-        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised."""
+    async def run(self, asked: Asked, card: Card | None = None) -> Outcome:
+        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised.
+
+        Args:
+            asked: Which.
+            card: Shows it.
+        """
         try:
             found = self._toolset._named(asked.name)
             arguments = read_arguments(asked.arguments)
@@ -71,14 +77,19 @@ class Runner:
             renamed = self._factory.declarer.declared(entry).renamed
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
-                return await self._run_tool(asked, session, entry, restored(arguments, renamed))
+                return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
         except McpError as error:
             return Outcome(asked, _told(error), is_error=True)
 
     async def _run_tool(
-        self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
+        self,
+        asked: Asked,
+        session: ServerSession,
+        entry: ToolEntry,
+        arguments: Mapping[str, Any],
+        card: Card | None,
     ) -> Outcome:
-        options = session.call_options.changed(None, None, None, "model", self._turn)
+        options = replace(session.call_options.changed(None, None, None, "model", self._turn), card=card)
         known = hints(entry, session.rights)
         if self._doubt and self._turn and known.get("readOnlyHint") is not True and self._host.guard.policy.doubts:
             options = replace(options, doubt=self._doubt)
