@@ -31,7 +31,10 @@ class CellAudience:
         self._text = ""
         self._words: Any = None
         """The display of the words that are coming; another begins after each call."""
-        self._cards: dict[str, tuple[ModelCall, Any]] = {}
+        self._cards: dict[str, Any] = {}
+        """Their displays, by the cards' names."""
+        self._open: dict[str, ModelCall] = {}
+        """What is not over, as it is shown."""
 
     def begins(self, beginning: Beginning) -> None:
         """What is sent, in one line."""
@@ -56,17 +59,22 @@ class CellAudience:
     def calls(self, call: ModelCall) -> None:
         """A card, and what follows begins below it."""
         self._text, self._words = "", None
+        if call.is_done:
+            self._open.pop(call.card, None)
+        else:
+            self._open[call.card] = call
         if call.card not in self._cards:
-            self._cards[call.card] = call, self._show(self._card(call))
+            self._cards[call.card] = self._show(self._card(call))
         elif self._is_notebook:
-            self._cards[call.card][1].update(self._card(call), raw=True)
+            self._cards[call.card].update(self._card(call), raw=True)
+        elif call.is_done:
+            self._show(self._card(call))
 
     def broke_off(self) -> None:
         """There will be no answer: no card is left that waits."""
-        for call, shown in self._cards.values():
-            if not call.is_done and self._is_notebook:
-                stopped = {"is_error": True, "is_done": True, "is_refused": True, "decision": "stopped"}
-                shown.update(self._card(replace(call, text="cancelled", **stopped)), raw=True)
+        how = {"text": "cancelled", "is_error": True, "is_done": True, "is_refused": True, "decision": "stopped"}
+        for call in [*self._open.values()]:
+            self.calls(replace(call, **how))
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": sanitize.visible(call.summary), "text/html": call.html()}
