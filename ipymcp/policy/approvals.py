@@ -117,7 +117,7 @@ class Approvals:
             await asyncio.sleep(_TOGETHER)
 
     async def _settle(self, together: Sequence[Wish]) -> None:
-        open_wishes = [wish for wish in together if self._is_open(wish)]
+        open_wishes = sorted(filter(self._is_open, together), key=_order)
         if not open_wishes:
             return
         question = self._question(open_wishes)
@@ -197,6 +197,10 @@ class Approvals:
         if wish.doubt and answer in _ALLOWING:  # of one answer it is asked once
             self._policy.allow_turn(wish.turn, wish.rights, None if answer == "server" else wish.entry)
         wish.granted()
+
+
+def _order(wish: Wish) -> int:
+    return wish.card.number if wish.card is not None else 0
 
 
 def _error(wish: Wish, text: str, hint: str | None = None) -> PolicyError:

@@ -45,6 +45,11 @@ class Card(Protocol):
         """Names it."""
         ...
 
+    @property
+    def number(self) -> int:
+        """Which call of its answer it is."""
+        ...
+
     def asks(self, key: str) -> None:
         """The user is being asked about the call.
 

@@ -51,6 +51,8 @@ class ModelCall(Struct):
     is_done: bool = False
     seconds: float = 0.0
     """How long it took, without the wait for consent."""
+    number: int = 0
+    """Which one of its answer it is, from 1."""
     card: str = ""
     """Names its card."""
     asked_at: str = ""
