@@ -163,7 +163,8 @@ class Approvals:
         if all(wish.turn for wish in wishes):
             answers.insert(1, "answer")
         cards = [wish.card.key for wish in wishes if wish.card is not None]
-        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), cards[-1] if cards else "")
+        card = next(filter(None, reversed(cards)), "")
+        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), card)
 
     def _wanted(self, wish: Wish) -> WantedCall:
         known = hints(wish.entry, wish.rights)

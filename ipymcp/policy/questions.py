@@ -42,7 +42,7 @@ class Card(Protocol):
 
     @property
     def key(self) -> str:
-        """Names it."""
+        """Names it; empty where nobody sees it."""
         ...
 
     @property

@@ -282,7 +282,8 @@ class _Calls:
     async def _make(self, asked: Asked) -> Outcome:
         server, _, tool = self._names.get(asked.name, f"{HERE}.{asked.name}").partition(".")
         number = len(self.made) + 1
-        call = ModelCall(server, tool, asked.arguments, number=number, card=f"{self._turn}, call {number}")
+        card = f"{self._turn}, call {number}" if self._scene.is_seen else ""
+        call = ModelCall(server, tool, asked.arguments, number=number, card=card)
         self.made.append(call)
         shown = ShownCall(call, self._scene, self._clock)
         self._running.append(shown)

@@ -51,6 +51,7 @@ class Scene:
         self._host = host
         self._place = host.desk.place()
         self._audience = audience
+        self.is_seen = audience is not None
         self._said: list[str] = []
         self._due: asyncio.TimerHandle | None = None
 
