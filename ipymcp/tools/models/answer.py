@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.masking import mask, masks
+from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools import markdown, sanitize
 from ipymcp.tools.plain import plain
@@ -86,6 +87,8 @@ class ModelCall(Struct):
             shown = rich.get("text/html", "")
         if self.is_done and not shown:
             shown = f'<pre style="{_TOLD}">{sanitize.text(_shortened(self.text))}</pre>'
+        if self.is_refused and self.decision == DECISIONS[None]:
+            shown += f"<small>--allow {sanitize.text(f'{self.server}.{self.tool}')} answers beforehand</small>"
         mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
         given = sanitize.text(arguments if code or waits else _shortened(arguments))
         return (
