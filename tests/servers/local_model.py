@@ -38,7 +38,7 @@ class Model:
         assert package is not None and package.origin is not None
         params = xllamacpp.CommonParams()
         params.model.path = str(Path(package.origin).with_name(WEIGHTS))
-        params.n_ctx = 2048
+        params.n_ctx = 4096
         params.n_parallel = 1
         params.cpuparams.n_threads = 1  # more of them spin, and wait for each other where the machine is busy
         params.cache_prompt = False  # what was asked before changes nothing
