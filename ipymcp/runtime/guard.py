@@ -102,13 +102,13 @@ class Guard:
             self._read = time.monotonic()
             self._loop.call(self._refresh_soon)
         rights = session.rights
-        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.doubt)
+        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation)
         if verdict.notice:
             self._notify_once(verdict)
         if verdict.decision == "ask":
             from ipymcp.policy.approvals import Wish
 
-            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.doubt)
+            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.conversation)
             return lambda: self._approvals.obtain(wish)
         return None
 

@@ -121,6 +121,10 @@ def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel)
     refused = shown(ask(kernel, text, "tools"))[-2]
     assert refused.startswith("They answered: one | ")
     assert refused.count("needs your consent because what own.echo answered may be anybody's words") == 2
+    once, chat = 'own__echo({"text": "one"})', "--chat doubted"
+    assert shown(ask(kernel, once, "tools", chat))[-2] == "They answered: one"
+    assert "own.echo (what own.echo answered may be" in ask(kernel, once, "tools", chat, answers=["once"]).stdout
+    assert "Not done" not in shown(ask(kernel, once, "tools", chat))[-2], "of one conversation it is asked once"
     kernel.run("%config IPyMCP.doubts = False")
     assert shown(ask(kernel, text, "tools"))[-2] == "They answered: one | two | three"
 
@@ -363,6 +367,9 @@ def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: 
     assert "your model answered it: 1 messages, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
+    kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {shlex.join(command)}")
+    another = kernel.run("mcp.asks.ask_model()", answers=["no"])
+    assert another.prompts == ["allow? [no] "], "a server of the same name inherits nothing"
 
 
 @pytest.mark.kernels("kernel-7")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from ipymcp.errors import McpError
+from ipymcp.policy.conversation import Conversation
 from ipymcp.policy.filters import selects
 from ipymcp.tools.models.answer import Answer, ModelCall
 from ipymcp.tools.models.coding import Coder
@@ -141,6 +142,14 @@ class _Plan(Struct, frozen=True):
     instructions: str = ""
 
 
+class _Chat:
+    """What a model is told again with the next question."""
+
+    def __init__(self) -> None:
+        self.history: list[Any] = []
+        self.conversation = Conversation()
+
+
 class Asker:
     """Asks models, for one host.
 
@@ -154,7 +163,7 @@ class Asker:
         self._usual = usual
         self._host = host
         self._factory = factory
-        self._chats: dict[str, list[Any]] = {}
+        self._chats: dict[str, _Chat] = {}
         self._made: Driver | None = None
 
     @property
@@ -193,14 +202,15 @@ class Asker:
         plan, beginning = await asyncio.to_thread(self._prepared, wanted)  # thousands of tools, large variables
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
+        chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
         scene = _Scene(self._host, audience)
-        calls = _Calls(self._host, Runner(plan.tools, self._factory, turn), scene, plan.names)
+        calls = _Calls(self._host, Runner(plan.tools, self._factory, turn, chat.conversation), scene, plan.names)
         question = Question(
             model=self._model(wanted),
             base_url=wanted.base_url,
             prompt=beginning.prompt,
             system=beginning.system,
-            history=self._chats.get(wanted.chat, []),
+            history=chat.history,
             returns=wanted.returns,
             limits=wanted.limits,
             declared=plan.declared,
@@ -214,8 +224,7 @@ class Asker:
             finished = await self._driven(driver.answer(question), wanted.limits.seconds)
         finally:
             scene.flush()
-        if wanted.chat:
-            self._chats[wanted.chat] = finished.history
+        chat.history = finished.history
         return Answer(
             finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
         )

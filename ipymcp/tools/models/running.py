@@ -24,6 +24,7 @@ from ipymcp.tools.sanitize import stripped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
@@ -44,16 +45,18 @@ class Runner:
         toolset: What may be called.
         factory: Makes the tools.
         turn: Names the answer, so that one consent may cover all of it.
+        conversation: What the answer is a part of; None where the host does not see it.
     """
 
-    def __init__(self, toolset: Toolset, factory: ToolFactory, turn: str) -> None:
+    def __init__(
+        self, toolset: Toolset, factory: ToolFactory, turn: str = "", conversation: Conversation | None = None
+    ) -> None:
         self._toolset = toolset
         self._factory = factory
         self._host: Host = factory.host
         self._turn = turn
         self._lanes: dict[str, Lane] = {}
-        self._doubt = ""
-        """Whose words this model has read, as a reason to doubt it."""
+        self._conversation = conversation
 
     async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
         """Make them, and give how each ended, in their order."""
@@ -79,9 +82,7 @@ class Runner:
         self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
     ) -> Outcome:
         options = session.call_options.changed(None, None, None, "model", self._turn)
-        known = hints(entry, session.rights)
-        if self._doubt and self._turn and known.get("readOnlyHint") is not True and self._host.guard.policy.doubts:
-            options = replace(options, doubt=self._doubt)
+        options = replace(options, conversation=self._conversation)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
@@ -90,9 +91,8 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        if known.get("openWorldHint") is not False:
-            name = f"{session.name}.{entry.name}"
-            self._doubt = f"what {name} answered may be anybody's words, and the model has read it"
+        if self._conversation is not None and hints(entry, session.rights).get("openWorldHint") is not False:
+            self._conversation.read(f"{session.name}.{entry.name}")
         return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
@@ -133,7 +133,7 @@ class ToolCaller:
 
     def __init__(self, toolset: Toolset, factory: ToolFactory) -> None:
         self._loop = factory.host.loop
-        self._runner = Runner(toolset, factory, turn="")
+        self._runner = Runner(toolset, factory)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and wait for it here."""
