@@ -262,7 +262,11 @@ def test_it_is_awaited_too(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "lines"),
     [
-        ("down", "", ["McpError: the provider answered 503: ", "  ask again; what was said before is kept · in: "]),
+        (
+            "down",
+            "",
+            ["McpError: the provider answered 503: come back later", "  ask again; what was said before is kept"],
+        ),
         ("cut", "", ["McpError: ", "  ask again; what was said before is kept · in: "]),
         ("loop", "--rounds 3 --allow *", ["McpError: stopped: ", "  the limits are --rounds, --calls, --tokens and "]),
         ("slow", "--seconds 1", ["McpError: no answer within 1 s", "  --seconds gives it longer · in: "]),

@@ -6,10 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
-from ipymcp.masking import mask
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.models.answer import Usage
 from ipymcp.tools.models.driving import Finished
 from ipymcp.tools.models.frameworks import pydantic_ai_toolset
+from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from ipymcp.runtime.responder import SamplingRequest
@@ -153,10 +154,17 @@ def _problem(error: Exception) -> McpError:
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
     status = getattr(error, "status_code", None)
     if status is not None:
-        body = mask(str(getattr(error, "body", "") or ""))[:_LONGEST]
-        return McpError(f"the provider answered {status}: {body}", hint="ask again; what was said before is kept")
+        said = visible(_message(getattr(error, "body", None)))[:_LONGEST]
+        return McpError(f"the provider answered {status}: {said}", hint="ask again; what was said before is kept")
     return McpError(text, hint="ask again; what was said before is kept")
 
 
+def _message(body: object) -> str:
+    """What a provider says is wrong, on one line: its message, where it has one in the usual place."""
+    inner = body.get("error", body) if is_object(body) else body
+    message = inner.get("message", inner) if is_object(inner) else inner
+    return " ".join(str(message or "no more than that").split())
+
+
 def _first_line(error: Exception) -> str:
-    return mask(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]
+    return visible(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]

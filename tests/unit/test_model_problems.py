@@ -1,0 +1,36 @@
+"""What a provider says is wrong, in one line for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipymcp.tools.models.pydantic_driver import _problem
+
+
+class Refusal(Exception):
+    """As the libraries raise one: with the status, and the body as it was read."""
+
+    status_code = 400
+
+    def __init__(self, body: object) -> None:
+        super().__init__("refused")
+        self.body = body
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"message": "too long", "type": "some", "code": 400}, "too long"),
+        ({"type": "error", "error": {"type": "some", "message": "too long"}}, "too long"),
+        ({"error": "too long"}, "too long"),
+        (
+            "<p>\n  bad \x1b[31mgateway\u202e\n</p>",
+            "<p> bad ␛[31mgateway⟨U+202E⟩ </p>",
+        ),
+        (["odd"], "['odd']"),
+        (None, "no more than that"),
+    ],
+    ids=["openai", "anthropic", "a word", "a page", "a list", "nothing"],
+)
+def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str) -> None:
+    assert str(_problem(Refusal(body))).splitlines()[0] == f"the provider answered 400: {said}"
