@@ -51,6 +51,8 @@ class _Binding(msgspec.Struct, frozen=True):
     positional: tuple[_Slot, ...]
     required: frozenset[str]
     open: bool
+    is_record: bool
+    """Whether what all arguments are, one by one, is all there is to judge."""
     validator: Validator
 
 
@@ -119,7 +121,7 @@ class ToolSchema:
         """
         binding = self._binding or self._prepare()
         arguments: dict[str, Any] = {}
-        is_judged = True
+        is_judged = binding.is_record
         if args:
             if len(args) > len(binding.positional):
                 raise self._too_many(len(args), binding)
@@ -133,7 +135,8 @@ class ToolSchema:
         Raises:
             ArgumentError: As `bind`.
         """
-        return self._finish(self._binding or self._prepare(), arguments, {}, is_judged=True)
+        binding = self._binding or self._prepare()
+        return self._finish(binding, arguments, {}, binding.is_record)
 
     def complaints(self, arguments: Mapping[str, Any]) -> list[Complaint]:
         """All that is wrong with arguments, for a form: nothing where `check` takes them, else the first few."""
@@ -159,14 +162,14 @@ class ToolSchema:
     def _prepare(self) -> _Binding:
         tree = self.tree
         listed = self._parameter_list
-        is_record = tree.is_record
-        slots = {each.name: _slot(tree, each, in_record=is_record) for each in listed.parameters}
+        slots = {each.name: _slot(tree, each) for each in listed.parameters}
         self._binding = _Binding(
             tree=tree,
             slots={**{each.alias: slots[each.name] for each in listed.parameters}, **slots},
             positional=tuple(slots[each.name] for each in listed.parameters if each.required),
             required=frozenset(each.name for each in listed.parameters if each.required),
             open=listed.open,
+            is_record=tree.is_record,
             validator=Validator(tree),
         )
         return self._binding
@@ -258,13 +261,13 @@ class ToolSchema:
         return None
 
 
-def _slot(tree: SchemaTree, parameter: Parameter, *, in_record: bool) -> _Slot:
+def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
     return _Slot(
         name=parameter.name,
         schema=parameter.schema,
         ready=tree.settled(parameter.schema) - {type(None)},
         drops_none=not parameter.required and not takes_none(tree, parameter.schema),
-        needs_judging=not (in_record and says_only_types(parameter.schema)),
+        needs_judging=not says_only_types(parameter.schema),
     )
 
 
