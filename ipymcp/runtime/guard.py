@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ipymcp.policy.approvals import Approvals
+    from ipymcp.policy.findings import Finding
     from ipymcp.policy.pinning import Pinning
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.policy.remembered import Remembered
     from ipymcp.policy.rules import Verdict
-    from ipymcp.policy.scan import Finding
     from ipymcp.policy.trust import Trust
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.calling import CallOptions
