@@ -28,7 +28,10 @@ JSON5_MAX_BYTES = 200_000
 """Beyond it single quotes and names without quotes are not tried: the JSON5 reader takes seconds."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
-_ASSIGNMENT = r"""(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*=\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?"""
+_ASSIGNMENT = (
+    r"(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*="
+    r"""\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?"""
+)
 
 
 class Document(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The long look at what servers say of their tools, for what should not be there. It says what and where, and no more."""
+"""The long look at what servers say of their tools: what should not be there, and where."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_question_is_answered_as_it_comes_with_its_cost(kernel: Kernel) -> Non
     outcome = ask(kernel, "what's up? {x} -- it's $5, and # so on")
 
     begins, words, cost = outcome.displays
-    assert begins["text/plain"].startswith("echo · 5 tools, about ")
+    assert begins["text/plain"].startswith("echo · 5 tools of demo, about ")
     assert words["text/plain"] == "You said: what's up? {x} -- it's $5, and # so on"
     assert words["text/markdown"].startswith("You said: what's up?")
     assert cost["text/plain"] == "1 request, 11 tokens in, 7 out"
@@ -201,7 +201,7 @@ def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, mo
 
     assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"]
     plain = shown(outcome)
-    assert plain[0].startswith("tools · 5 tools to search, about ")
+    assert plain[0].startswith("tools · 5 tools of demo to search, about ")
     assert [line.partition(" · ")[0] for line in plain[2:4]] == ["notebook.search_tools", "demo.echo"]
     assert plain[4].startswith('They answered: [{"name": "demo__echo", "description": "[demo] ')
     assert plain[4].endswith(" | hey")
@@ -368,7 +368,10 @@ def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: 
     assert "You said: What is the capital of France?" in agreed.stdout, agreed
     again = kernel.run("print(mcp.asks.ask_model())")
     assert again.stdout.endswith("You said: What is the capital of France?\n"), again
-    assert "your model answered it: 1 messages, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
+    assert again.stderr == "ipymcp: asks asked your model; openai-chat:echo answered it: 1 message, 18 tokens\n"
+    assert (
+        "openai-chat:echo answered it: 1 message, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
+    )
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
     kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {shlex.join(command)}")

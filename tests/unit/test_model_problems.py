@@ -10,11 +10,9 @@ from ipymcp.tools.models.pydantic_driver import _problem
 class Refusal(Exception):
     """As the libraries raise one: with the status, and the body as it was read."""
 
-    status_code = 400
-
-    def __init__(self, body: object) -> None:
+    def __init__(self, body: object, status: int = 400) -> None:
         super().__init__("refused")
-        self.body = body
+        self.body, self.status_code = body, status
 
 
 @pytest.mark.parametrize(
@@ -34,3 +32,15 @@ class Refusal(Exception):
 )
 def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str) -> None:
     assert str(_problem(Refusal(body))).splitlines()[0] == f"the provider answered 400: {said}"
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (401, "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"),
+        (404, "is the model's name right, and the address?"),
+        (429, "ask again; what was said before is kept"),
+    ],
+)
+def test_what_to_do_depends_on_what_the_provider_says(status: int, hint: str) -> None:
+    assert _problem(Refusal("no", status)).hint == hint

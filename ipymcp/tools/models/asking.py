@@ -45,6 +45,8 @@ _SYSTEM: Final = (
     " would need."
 )
 _NO_MODEL: Final = '%config IPyMCP.model = "openai:gpt-5", or --model, or model='
+_MOST_SERVERS: Final = 6
+"""Those that are named in one line."""
 _PACE: Final = 0.1
 """Seconds between two looks of the audience at what is said."""
 
@@ -99,11 +101,16 @@ class Beginning(Struct, frozen=True):
     def __str__(self) -> str:
         count = len(self.names)
         to_find = " to search" if self.searches else ""
-        tools = (
-            f"{count:,} tool{'' if count == 1 else 's'}{to_find}, about {self.tokens:,} tokens" if count else "no tools"
-        )
+        words = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
+        tools = f"{words}, about {self.tokens:,} tokens" if count else "no tools"
         attached = "".join(f" · ${one.name}: {one.what}" for one in self.attached)
         return f"{self.model} · {tools}{f' · chat {self.chat!r}' if self.chat else ''}{attached}"
+
+    @property
+    def _servers(self) -> str:
+        names = list(dict.fromkeys(tool.partition(".")[0] for tool in self.names.values()))
+        rest = f" and {len(names) - _MOST_SERVERS} more" if len(names) > _MOST_SERVERS else ""
+        return ", ".join(names[:_MOST_SERVERS]) + rest
 
     @property
     def table(self) -> Table:

@@ -22,6 +22,15 @@ _INSTALL = "pip install 'ipymcp[llm]'"
 _ATTEMPTS = 2
 """How often a model may try again to give what fits `returns`."""
 _LONGEST = 400
+_AGAIN = "ask again; what was said before is kept"
+_KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
+_HINTS = {
+    400: "what was said before is kept",
+    401: _KEY_HINT,
+    403: _KEY_HINT,
+    404: "is the model's name right, and the address?",
+}
+"""What to do about a provider's status, where asking again would do nothing."""
 
 
 class PydanticDriver:
@@ -155,8 +164,8 @@ def _problem(error: Exception) -> McpError:
     status = getattr(error, "status_code", None)
     if status is not None:
         said = visible(_message(getattr(error, "body", None)))[:_LONGEST]
-        return McpError(f"the provider answered {status}: {said}", hint="ask again; what was said before is kept")
-    return McpError(text, hint="ask again; what was said before is kept")
+        return McpError(f"the provider answered {status}: {said}", hint=_HINTS.get(status, _AGAIN))
+    return McpError(text, hint=_AGAIN)
 
 
 def _message(body: object) -> str:

@@ -63,8 +63,17 @@ class Sampler:
             return None
         message, tokens = await self._asker.sampled(request)
         self._spent[key] = self._spent.get(key, 0) + tokens  # another may have been answered meanwhile
-        log.add("host", "info", f"your model answered it: {len(request.messages)} messages, {tokens:,} tokens")
+        count = len(request.messages)
+        text = f"{self._asker.name} answered it: {count} message{'' if count == 1 else 's'}, {tokens:,} tokens"
+        log.add("host", "info", text)
+        self._show(f"{request.server} asked your model; {text}")
         return message
+
+    def _show(self, text: str) -> None:
+        """Tell whoever waits, where they wait."""
+        place = self._host.desk.place()
+        if place is not None:
+            place.post(lambda: self._host.guard.notify(text), _nothing)
 
     async def _agrees(self, request: SamplingRequest, key: str) -> bool:
         shown = {"messages": request.messages}
@@ -77,3 +86,6 @@ class Sampler:
         if answer == "notebook":
             self._agreed.add(key)
         return answer in ("once", "notebook")
+
+
+def _nothing() -> None: ...
