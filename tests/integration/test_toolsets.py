@@ -162,6 +162,22 @@ def test_what_goes_wrong_a_model_is_told(mcp: Mcp, asked: dict[str, Any], messag
     assert told((mcp.tools + [twice, breaks]).run([asked])) == [message]
 
 
+def test_a_function_that_exits_has_failed_and_ends_nothing_else(mcp: Mcp) -> None:
+    def leaves() -> None:
+        raise SystemExit(3)
+
+    async def leaves_too() -> None:
+        raise KeyboardInterrupt
+
+    answers = told((mcp.tools + [leaves, leaves_too]).run([call("leaves"), call("leaves_too"), call("demo__fail")]))
+
+    assert answers == [
+        "Error: leaves raised RuntimeError: SystemExit(3)",
+        "Error: leaves_too raised RuntimeError: KeyboardInterrupt()",
+        "This tool always fails.",
+    ]
+
+
 def test_one_failed_call_leaves_the_others_alone(mcp: Mcp) -> None:
     answers = told(mcp.tools.run([call("demo__fail"), call("demo__nope"), call("demo__echo", text="still here")]))
 
