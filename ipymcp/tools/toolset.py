@@ -251,6 +251,8 @@ class Toolset(Listing):
         Raises:
             UnknownName: Nothing, or what it may not see.
         """
+        if not name:
+            raise UnknownName("the call names no tool")
         for function in self._for_model():
             if function.name == name:
                 return function

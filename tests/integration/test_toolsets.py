@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -23,8 +24,16 @@ def mcp() -> Iterator[Mcp]:
     servers["wide"] = {**definition("misbehaving"), "concurrency": 2}
     with ipymcp.connect(servers) as mcp:
         mcp.policy.allow("*")
-        (mcp.tools + [twice]).run([call("twice", number=1)])  # what its thread is, is this module's
+        start_threads(mcp)
         yield mcp
+
+
+def start_threads(mcp: Mcp) -> None:
+    """Start all the threads that functions run in: they are this module's, not the first test's that needs another."""
+    barrier = threading.Barrier(5)
+    for _ in range(4):
+        mcp._host.handlers.loop.call_soon_threadsafe(mcp._host.handlers.loop.run_in_executor, None, barrier.wait)
+    barrier.wait(30)
 
 
 def twice(number: int) -> int:
@@ -160,6 +169,27 @@ def test_what_goes_wrong_a_model_is_told(mcp: Mcp, asked: dict[str, Any], messag
         raise ValueError("not today")
 
     assert told((mcp.tools + [twice, breaks]).run([asked])) == [message]
+
+
+def test_what_nobody_foresaw_is_told_too_and_leaves_the_other_calls_alone(mcp: Mcp) -> None:
+    @dataclass
+    class Broken:
+        at: int
+
+        def __post_init__(self) -> None:
+            raise RuntimeError("no such place")
+
+    def goes(place: Broken) -> None: ...
+
+    goes.__annotations__["place"] = Broken
+
+    answers = told(
+        (mcp.tools + [goes]).run(
+            [call("goes", place={"at": 1}), call("demo__echo", text="here"), {"id": "x", "type": "function"}]
+        )
+    )
+
+    assert answers == ["Error: RuntimeError: no such place", "here", "Error: the call names no tool"]
 
 
 def test_a_function_that_exits_has_failed_and_ends_nothing_else(mcp: Mcp) -> None:

@@ -42,6 +42,7 @@ CASES: list[tuple[object, str, Asked]] = [
     ({"candidates": [{"content": {"parts": [{"function_call": GEMINI["functionCall"]}]}}]}, "gemini", MAPPING),
     ({"role": "model", "parts": [GEMINI]}, "gemini", MAPPING),
     ([GEMINI["functionCall"]], "gemini", MAPPING),
+    ({"content": "", "tool_calls": [{"type": "tool_call", **GEMINI["functionCall"]}]}, "openai", MAPPING),
 ]
 
 
@@ -51,6 +52,35 @@ def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialec
     assert asked(Dumped(response)) == (dialect, [call])
     if isinstance(response, list):
         assert asked([Dumped(each) for each in response]) == (dialect, [call])
+
+
+@pytest.mark.parametrize(
+    ("response", "dialect"),
+    [
+        ({"role": "assistant", "content": [Dumped(ANTHROPIC)]}, "anthropic"),
+        ({"role": "assistant", "tool_calls": [Dumped(CHAT)]}, "openai"),
+        ({"role": "model", "parts": [Dumped(GEMINI)]}, "gemini"),
+        ({"candidates": [{"content": Dumped({"parts": [GEMINI]})}]}, "gemini"),
+    ],
+)
+def test_a_message_may_be_put_together_of_a_librarys_objects(response: object, dialect: str) -> None:
+    assert asked(response) == (dialect, [TEXT if dialect == "openai" else MAPPING])
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ({"id": "c1", "type": "function"}, ""),
+        ({"id": "c1", "type": "function", "function": "fs__read"}, ""),
+        ({"id": "c1", "function": {}}, ""),
+        ({"id": "c1", "type": "custom", "custom": {"name": "fs__read", "input": "so"}}, "fs__read"),
+    ],
+)
+def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name: str) -> None:
+    broken = Asked("c1", name, None)
+
+    assert asked({"role": "assistant", "tool_calls": [item, None, CHAT]}) == ("openai", [broken, TEXT])
+    assert asked([item]) == ("openai", [broken])
 
 
 @pytest.mark.parametrize(
@@ -65,6 +95,8 @@ def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialec
         {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
         {"candidates": [{"content": {"parts": [{"text": "Done."}]}}]},
         {"candidates": [{"content": None, "finishReason": "SAFETY"}]},
+        {"candidates": None, "prompt_feedback": {"block_reason": "SAFETY"}},
+        {"promptFeedback": {"blockReason": "SAFETY"}},
     ],
 )
 def test_an_answer_without_calls_has_none(response: object) -> None:
@@ -79,6 +111,8 @@ def test_an_answer_without_calls_has_none(response: object) -> None:
     [
         ("fs__read", "no answer of a model: str"),
         (7, "no answer of a model: int"),
+        ({}, "no answer of a model: a dict of nothing"),
+        ({"error": {"code": 429}, "id": "x"}, "no answer of a model: a dict of error, id"),
         ([1, "a"], "no tool calls of a model: a list of int, str"),
     ],
 )
@@ -155,7 +189,7 @@ def test_arguments_are_read_as_models_write_them(given: object, read: dict[str, 
     assert read_arguments(given) == read
 
 
-@pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7])
+@pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7, '{"a": ' + "[" * 100_000])
 def test_arguments_that_are_no_object_are_refused(given: object) -> None:
     with pytest.raises(ArgumentError, match="the arguments are no JSON"):
         read_arguments(given)

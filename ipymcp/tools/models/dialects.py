@@ -24,6 +24,10 @@ __all__ = ["SHAPES", "Asked", "Dialect", "Outcome", "asked", "messages", "read_a
 
 Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini"]
 _HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
+_CHAT_CALLS: Final = ("function", "custom", "tool_call")
+"""The types of a call in Chat Completions, and in LangChain's messages, which are of its kind."""
+_DEPTH: Final = 8
+"""How deep in a response there may be objects of a library: one deeper than arguments are."""
 _SHOWN: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The images that models take."""
 
@@ -107,13 +111,16 @@ def _read(value: Any) -> tuple[Dialect, list[Asked]]:
             return "openai", _chat_calls(value)
         if is_array(value.get("output")):
             return "openai_responses", _calls(value["output"], _response_call)
-        if is_array(value.get("candidates")):
-            return "gemini", _calls(_parts(_first(value["candidates"], "content")), _gemini_call)
+        if any(each in value for each in ("candidates", "promptFeedback", "prompt_feedback")):
+            return "gemini", _calls(_parts(_first(value.get("candidates") or [], "content")), _gemini_call)
         if is_array(value.get("parts")):
             return "gemini", _calls(value["parts"], _gemini_call)
         if is_array(value.get("content")):
             return "anthropic", _calls(value["content"], _anthropic_call)
-        return _read_items([value])
+        dialect, calls = _read_items([value])
+        if calls or "type" in value:
+            return dialect, calls
+        raise ArgumentError(f"no answer of a model: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
     raise ArgumentError(f"no answer of a model: {type(value).__name__}", hint=_HINT)
 
 
@@ -128,7 +135,7 @@ def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[Asked]]:
         found = _calls(items, read)
         if found:
             return dialect, found
-    if not items or all(is_object(item) and "type" in item for item in items):
+    if all(is_object(item) for item in items):
         return "openai", []
     kinds = ", ".join(sorted({type(item).__name__ for item in items}))
     raise ArgumentError(f"no tool calls of a model: a list of {kinds}", hint=_HINT)
@@ -143,10 +150,12 @@ def _chat_calls(message: Any) -> list[Asked]:
 
 
 def _chat_call(item: Any) -> Asked | None:
-    function = item.get("function") if is_object(item) else None
-    if not is_object(function):
+    """One of `tool_calls`, however it is malformed: a call without an answer costs the whole conversation."""
+    if not is_object(item) or not (is_object(item.get("function")) or item.get("type") in _CHAT_CALLS):
         return None
-    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), function.get("arguments"))
+    function = next((item[key] for key in ("function", "custom") if is_object(item.get(key))), item)
+    arguments = function.get("arguments", function.get("args"))
+    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), arguments)
 
 
 def _response_call(item: Any) -> Asked | None:
@@ -178,12 +187,15 @@ def _first(items: Sequence[Any], key: str) -> Any:
     return items[0].get(key) if items and is_object(items[0]) else None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = _DEPTH) -> Any:
+    """A response as JSON, also one that was put together of a library's objects by hand."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump()
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    if depth and is_object(value):
+        return {key: _plain(each, depth - 1) for key, each in value.items()}
+    if depth and type(value) in (list, tuple):
+        return [_plain(each, depth - 1) for each in value]
     return value
 
 
@@ -248,7 +260,7 @@ def read_arguments(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArgumentError(f"the arguments are no JSON: {error}", hint="send one JSON object") from error
     if value is None:
         return {}

@@ -74,6 +74,8 @@ class Runner:
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed))
         except McpError as error:
             return Outcome(asked, _told(error), is_error=True)
+        except Exception as error:  # a fault of ours must not take the answers of the other calls with it
+            return Outcome(asked, stripped(f"Error: {type(error).__name__}: {error}"[:LONGEST]), is_error=True)
 
     async def _run_tool(
         self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
