@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pytest
 
 import ipymcp
-from ipymcp import Mcp
+from ipymcp import Mcp, ToolResult
 from tests.environments import server_command
 from tests.integration.test_tools import definition
 
@@ -234,42 +236,27 @@ def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
     assert text.endswith("Do not try it again; go on without it, or ask the user.")
 
 
-def test_a_long_text_is_kept_and_read_on(mcp: Mcp) -> None:
-    text = "".join(f"line {number}\n" for number in range(10_000))
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (pd.DataFrame({"a": [1, 2], "at": pd.to_datetime(["2026-01-02", None])}),
+         '[{"a": 1, "at": "2026-01-02T00:00:00.000"}, {"a": 2, "at": null}]'),
+        (pd.DataFrame({"n": [1.5]}, index=pd.Index(["x"], name="key")), '[{"key": "x", "n": 1.5}]'),
+        (pl.DataFrame({"a": [1.0, float("nan")]}), '[{"a": 1.0}, {"a": null}]'),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "   a  a\n0  1  2"),
+        (float("nan"), "nan"),
+        ({1, 2}, "{1, 2}"),
+        (" \n", "(it answered nothing)"),
+        ("kept\n", "kept\n"),
+        (None, "null"),
+        (ToolResult(b'{"content": [{"type": "text", "text": "hey"}]}', server="a", tool="b"), "hey"),
+    ],
+)  # fmt: skip
+def test_a_function_may_give_what_notebooks_hold(mcp: Mcp, value: object, text: str) -> None:
+    def made() -> object:
+        return value
 
-    (shown,) = told(mcp.tools.run([call("demo__echo", text=text)]))
-
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
-    assert shown == (
-        f"[Too long to be given whole: {len(text):,} characters. It is kept as result {handle}: call read_result with"
-        f" handle={handle} to read on. The user has it as mcp.results[{handle}].]\n{text[:5_000]}"
-    )
-    assert mcp.results[handle].text == text
-    assert mcp.tools.to_openai()[-1]["function"]["name"] == "read_result"
-    (more,) = told(mcp.tools.run([call("read_result", handle=handle, offset=5_000)]))
-    assert json.loads(more) == {"text": text[5_000:15_000], "next": 15_000}
-
-
-def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
-    def rows() -> list[dict[str, Any]]:
-        return [{"n": number, "kind": "ab"[number % 2], "note": "x" * 100} for number in range(1_000)]
-
-    tools = mcp.tools + [rows]
-    (shown,) = told(tools.run([call("rows")]))
-
-    assert shown.startswith(
-        "[Too long to be given whole: 1,000 rows of n: int, kind: str, note: str. It is kept as result"
-    )
-    assert len(json.loads(shown.partition("\n")[2])) == 5
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
-    asked = call("read_result", handle=handle, offset=2, limit=2, columns=["n"], where={"kind": "b"})
-    assert json.loads(told(tools.run([asked]))[0]) == {"rows": [{"n": 5}, {"n": 7}], "matching": 500, "next": 4}
-    (page,) = told(tools.run([call("read_result", handle=handle, limit=10_000)]))
-    assert json.loads(page)["next"] == len(json.loads(page)["rows"]) < 200
-    assert told(tools.run([call("read_result", handle=handle, columns=["m"])])) == [
-        "Error: there is no column 'm' (columns: n, kind, note)"
-    ]
-    assert told(tools.run([call("read_result", handle=10**9)]))[0].startswith("Error: there is no result 1000000000 (")
+    assert told((mcp.tools + [made]).run([call("made")])) == [text]
 
 
 def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:

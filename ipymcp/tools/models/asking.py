@@ -237,7 +237,7 @@ class Asker:
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
             finder = ToolFinder(tools._declarations)
             tools += [finder.search_tools]
-            return _Plan(tools, finder.declarations, names, searches=True)
+            return _Plan(tools, lambda: finder.declarations(tools._reading), names, searches=True)
         return _Plan(tools, tools._declarations, names)
 
     def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:

@@ -220,7 +220,7 @@ def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, An
 
 def _with_names(outcome: Outcome) -> str:
     """The text, with the images named that Chat Completions takes from no tool."""
-    return "\n".join([outcome.text, *map(str, outcome.images)]).strip()
+    return "\n".join(filter(None, [outcome.text, *map(str, outcome.images)]))
 
 
 def _response_output(outcome: Outcome) -> Any:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
-from ipymcp.protocol import wire
-from ipymcp.tools.content import Image
 from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.dialects import Asked, Outcome, read_arguments
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
 from ipymcp.tools.models.reading import LONGEST, preview
-from ipymcp.tools.plain import plain
+from ipymcp.tools.models.values import as_text
+from ipymcp.tools.results import ToolResult
 from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
@@ -27,11 +25,12 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
-    from ipymcp.tools.results import ToolResult
     from ipymcp.tools.tool import ToolFactory
     from ipymcp.tools.toolset import Toolset
 
 __all__ = ["Runner", "ToolCaller"]
+
+_NOTHING: Final = "(it answered nothing)"
 
 
 class Runner:
@@ -104,25 +103,23 @@ class Runner:
         bound = tool.bind(arguments)
         try:
             value = await self._host.answers.run(_without_argument(tool.function, bound), None)
-            text = value if isinstance(value, str) else json.dumps(plain(value, ()), ensure_ascii=False)
         except McpError:
             raise
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
             return Outcome(asked, told[:LONGEST], is_error=True)
-        return Outcome(asked, self._cut(text, value, self._host.number(), len(text)), value=value)
+        return await asyncio.to_thread(self._read, asked, value, self._host.number())
 
-    def _read(self, asked: Asked, result: ToolResult, number: int) -> Outcome:
-        """A result as the model is given it: its structured content or its text, never both, and its images."""
-        text = self._cut(_text(result), result, number, result.size)
-        return Outcome(asked, text, tuple(result.images), value=result)
-
-    def _cut(self, text: str, value: object, number: int, size: int) -> str:
-        if len(text) <= LONGEST:
-            return stripped(text)
-        self._factory.results.keep(number, value, size)
-        self._factory.for_models.add(number)
-        return preview(value, text, number)
+    def _read(self, asked: Asked, value: Any, number: int) -> Outcome:
+        """What came back, as the model is given it: at most so much text, and the images."""
+        text = as_text(value)
+        is_result = isinstance(value, ToolResult)
+        images = tuple(value.images) if is_result else ()
+        if len(text) > LONGEST:
+            self._factory.keep_for_models(number, value, value.size if is_result else len(text))
+            text = preview(value, text, number)
+        text = stripped(text)
+        return Outcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
 
 
 class ToolCaller:
@@ -144,16 +141,6 @@ class ToolCaller:
     async def aio(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and await it."""
         return await self._loop.arun(self._runner.run(Asked("", name, arguments)))
-
-
-def _text(result: ToolResult) -> str:
-    structured = result._structured
-    if structured is not None and result._wraps_result:
-        return result.data if isinstance(result.data, str) else wire.encode(result.data).decode()
-    if structured is not None:
-        return bytes(structured).decode("utf-8", "replace")
-    parts = [str(part) for part in result.content if not isinstance(part, Image)]
-    return "\n".join(parts) or ("" if result.images else "(the tool answered nothing)")
 
 
 def _told(error: McpError) -> str:
