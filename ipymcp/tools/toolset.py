@@ -247,10 +247,11 @@ class Toolset(Listing):
             ArgumentError: That is no answer of a model.
         """
         from ipymcp.tools.models.dialects import asked, messages
+        from ipymcp.tools.models.profiles import PROFILES
         from ipymcp.tools.models.running import Runner
 
         dialect, calls = asked(response)
-        runner = Runner(self, self._factory, turn or f"run {self._host.number()}")
+        runner = Runner(self, self._factory, turn or f"run {self._host.number()}", PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
 
     def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, ToolResult
-from tests.environments import server_command
+from tests.environments import ROOT, server_command
 from tests.integration.test_tools import definition
 
 
@@ -257,6 +259,25 @@ def test_a_function_may_give_what_notebooks_hold(mcp: Mcp, value: object, text: 
         return value
 
     assert told((mcp.tools + [made]).run([call("made")])) == [text]
+
+
+def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"a b": {"type": "string"}}}
+    for _ in range(12):  # deeper than what is declared to just any library
+        schema = {"type": "object", "properties": {"in": schema}}
+    deep = json.dumps({"name": "deep", "inputSchema": schema})
+    command = [sys.executable, str(ROOT / "tests" / "servers" / "named.py"), deep]
+    with ipymcp.connect({"own": {"command": command[0], "args": command[1:]}}) as mcp:
+        mcp.policy.allow("*")
+        (tool,) = mcp.tools.to_anthropic()
+        (renamed,) = re.findall(r"a_b_\w+", json.dumps(tool))
+        given: dict[str, Any] = {renamed: "x"}
+        for _ in range(12):
+            given = {"in": given}
+
+        (message,) = mcp.tools.run([{"type": "tool_use", "id": "c1", "name": "own__deep", "input": given}])
+
+    assert '{"a b": "x"}' in message["content"][0]["content"][0]["text"]
 
 
 def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from ipymcp.errors import ArgumentError
 from ipymcp.tools.content import Image
-from ipymcp.tools.models.dialects import Asked, Outcome, asked, messages, read_arguments
+from ipymcp.tools.models.dialects import Dialect, asked, messages
+from ipymcp.tools.models.outcome import Asked, Outcome, read_arguments
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CHAT = {"id": "c1", "type": "function", "function": {"name": "fs__read", "arguments": '{"path": "a"}'}}
@@ -175,11 +176,31 @@ def test_gemini_takes_all_results_in_one_message_by_name() -> None:
     ]
 
 
-def test_what_is_no_picture_is_named_and_not_sent() -> None:
-    fake = Image("PHNjcmlwdD4=", "image/png")
+FAKE = Image("PHNjcmlwdD4=", "image/png")
+LARGE = Image(PIXEL[:-4] + "A" * 5_000_000, "image/png")
+MOVING = Image("R0lGODlhAQABAAAAACw=", "image/gif")
 
-    for dialect in ("openai_responses", "anthropic", "gemini"):
-        assert "PHNjcmlwdD4=" not in str(messages(dialect, [Outcome(MAPPING, "so", (fake,))]))
+
+@pytest.mark.parametrize("dialect", ["openai", "openai_responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("image", [FAKE, LARGE])
+def test_what_is_no_picture_or_too_large_is_named_and_not_sent(dialect: Dialect, image: Image) -> None:
+    (message,) = messages(dialect, [Outcome(MAPPING, "so", (IMAGE, image))])
+
+    text = str(message)
+    assert image.base64 not in text
+    assert f"so\\n{IMAGE}\\n{image}" in text if dialect == "openai" else f"so\\n{image}'" in text
+    assert (PIXEL in text) is (dialect != "openai")
+
+
+def test_gemini_takes_no_moving_pictures() -> None:
+    assert MOVING.base64 in str(messages("anthropic", [Outcome(MAPPING, "", (MOVING,))]))
+    assert messages("gemini", [Outcome(MAPPING, "", (MOVING,))])[0]["parts"] == [
+        {"functionResponse": {"name": "fs__read", "response": {"output": str(MOVING)}, "id": "c1"}}
+    ]
+
+
+def test_spaces_round_a_text_stay() -> None:
+    assert messages("openai", [Outcome(MAPPING, "  indented\n")])[0]["content"] == "  indented\n"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
 from ipymcp.tools.models.compiling import restored
-from ipymcp.tools.models.dialects import Asked, Outcome, read_arguments
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
+from ipymcp.tools.models.outcome import Asked, Outcome, read_arguments
+from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.reading import LONGEST, preview
 from ipymcp.tools.models.values import as_text
 from ipymcp.tools.results import ToolResult
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.tools.models.profiles import Profile
     from ipymcp.tools.tool import ToolFactory
     from ipymcp.tools.toolset import Toolset
 
@@ -43,13 +45,15 @@ class Runner:
         toolset: What may be called.
         factory: Makes the tools.
         turn: Names the answer, so that one consent may cover all of it.
+        profile: What the tools were declared to: it may know properties by other names than the tool.
     """
 
-    def __init__(self, toolset: Toolset, factory: ToolFactory, turn: str) -> None:
+    def __init__(self, toolset: Toolset, factory: ToolFactory, turn: str, profile: Profile = PLAIN) -> None:
         self._toolset = toolset
         self._factory = factory
         self._host: Host = factory.host
         self._turn = turn
+        self._profile = profile
         self._lanes: dict[str, Lane] = {}
         self._doubt = ""
         """Whose words this model has read, as a reason to doubt it."""
@@ -67,7 +71,7 @@ class Runner:
                 async with self._lane(HERE).entered(alone=True):
                     return await self._run_function(asked, found, arguments)
             session, entry = found
-            renamed = self._factory.declarer.declared(entry).renamed
+            renamed = self._factory.declarer.declared(entry, self._profile).renamed
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed))
