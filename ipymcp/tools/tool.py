@@ -60,6 +60,11 @@ class ToolFactory:
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 
+    def keep_for_models(self, number: int, value: Any, size: int) -> None:
+        """Keep what a model is given a part of, and let it read on there; from any thread."""
+        self.results.keep(number, value, size)
+        self.for_models.add(number)
+
     @cached_property
     def declarer(self) -> Declarer:
         """Tells models of the tools."""

@@ -207,6 +207,15 @@ def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, mo
     assert plain[4].endswith(" | hey")
 
 
+def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, models: str) -> None:
+    text = f'call_tool({{"name": "demo__echo", "arguments": {{"text": "{"x" * 25_000}"}}}})'
+
+    ask(kernel, text, "tools", "--discover always")
+
+    names = [one["function"]["name"] for one in asked(models)[-1]["tools"]]
+    assert names == ["search_tools", "call_tool", "read_result"]
+
+
 CODE = "birds = mcp.demo.query('penguins', limit=3).data\nprint(birds['count'])\nlen(birds['rows'])"
 
 

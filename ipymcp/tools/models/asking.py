@@ -14,10 +14,10 @@ from ipymcp.policy.filters import selects
 from ipymcp.tools.models.answer import Answer, ModelCall
 from ipymcp.tools.models.coding import Coder
 from ipymcp.tools.models.declaring import cost
-from ipymcp.tools.models.dialects import Asked, Outcome
 from ipymcp.tools.models.driving import Limits, Question
 from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
+from ipymcp.tools.models.outcome import Asked, Outcome
 from ipymcp.tools.models.prompting import Filled, filled
 from ipymcp.tools.models.running import Runner
 from ipymcp.tools.models.texts import tokens as estimate
@@ -253,7 +253,7 @@ class Asker:
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
             finder = ToolFinder(tools._declarations)
             tools += [finder.search_tools]
-            return _Plan(tools, finder.declarations, names, searches=True)
+            return _Plan(tools, lambda: finder.declarations(tools._reading), names, searches=True)
         return _Plan(tools, tools._declarations, names)
 
     def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:
