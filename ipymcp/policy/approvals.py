@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.filters import Subject
     from ipymcp.policy.policy import Policy
-    from ipymcp.policy.questions import ApprovalAnswer
+    from ipymcp.policy.questions import ApprovalAnswer, Card
     from ipymcp.policy.remembered import Remembered
     from ipymcp.policy.rules import Caller, Decision, Rights
 
@@ -44,6 +44,8 @@ class Wish:
     turn: str
     arguments: bytes
     conversation: Conversation | None = None
+    card: Card | None = None
+    """Shows it."""
     outcome: asyncio.Future[None] = field(init=False)
 
     def granted(self) -> None:
@@ -118,8 +120,12 @@ class Approvals:
         open_wishes = [wish for wish in together if self._is_open(wish)]
         if not open_wishes:
             return
+        question = self._question(open_wishes)
+        for wish in open_wishes:
+            if wish.card is not None:
+                wish.card.asks(question.card)
         try:
-            answer = await self._ask(self._question(open_wishes))
+            answer = await self._ask(question)
             if answer in ("always", "never"):
                 await self._keep(open_wishes, "allow" if answer == "always" else "deny")
         except Exception as error:
@@ -156,7 +162,8 @@ class Approvals:
         answers: list[ApprovalAnswer] = ["once", "server", "notebook", "always", "never", "no"]
         if all(wish.turn for wish in wishes):
             answers.insert(1, "answer")
-        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers))
+        cards = [wish.card.key for wish in wishes if wish.card is not None]
+        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), cards[-1] if cards else "")
 
     def _wanted(self, wish: Wish) -> WantedCall:
         known = hints(wish.entry, wish.rights)
@@ -172,6 +179,8 @@ class Approvals:
         return conversation.doubt
 
     def _apply(self, answer: ApprovalAnswer | None, wish: Wish) -> None:
+        if wish.card is not None:
+            wish.card.answered(answer)
         digest, caller = wish.rights.digest, wish.caller
         here = f"{WHOSE[caller]}, answered in this notebook"
         match answer:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.policy.conversation import Conversation
+    from ipymcp.policy.questions import Card
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.answers import Answers
@@ -43,6 +44,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         caller: On whose behalf: what a model or an app wants to call the user is asked about.
         turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
         conversation: That the answer is a part of.
+        card: Shows it, and is told what the user is asked about it.
     """
 
     timeout: float = 30.0
@@ -52,6 +54,7 @@ class CallOptions(msgspec.Struct, frozen=True):
     caller: Caller = "user"
     turn: str = ""
     conversation: Conversation | None = None
+    card: Card | None = None
 
     def changed(
         self,

@@ -108,7 +108,7 @@ class Guard:
         if verdict.decision == "ask":
             from ipymcp.policy.approvals import Wish
 
-            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.conversation)
+            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.conversation, options.card)
             return lambda: self._approvals.obtain(wish)
         return None
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ipymcp.policy.conversation import Conversation
+    from ipymcp.policy.questions import Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
@@ -70,8 +71,13 @@ class Runner:
         """Make them, and give how each ended, in their order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
-    async def run(self, asked: Asked) -> Outcome:
-        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised."""
+    async def run(self, asked: Asked, card: Card | None = None) -> Outcome:
+        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised.
+
+        Args:
+            asked: Which.
+            card: Shows it.
+        """
         try:
             found = self._toolset._named(asked.name)
             arguments = read_arguments(asked.arguments)
@@ -82,17 +88,22 @@ class Runner:
             renamed = self._factory.declarer.declared(entry, self._profile).renamed
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
-                return await self._run_tool(asked, session, entry, restored(arguments, renamed))
+                return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
         except McpError as error:
             return Outcome(asked, _told(error), is_error=True)
         except Exception as error:  # a fault of ours must not take the answers of the other calls with it
             return Outcome(asked, stripped(f"Error: {type(error).__name__}: {error}"[:LONGEST]), is_error=True)
 
     async def _run_tool(
-        self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
+        self,
+        asked: Asked,
+        session: ServerSession,
+        entry: ToolEntry,
+        arguments: Mapping[str, Any],
+        card: Card | None,
     ) -> Outcome:
         options = session.call_options.changed(None, None, None, "model", self._turn)
-        options = replace(options, conversation=self._conversation)
+        options = replace(options, conversation=self._conversation, card=card)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
