@@ -14,6 +14,7 @@ from ipymcp.policy.rules import WHOSE, Rule, hints
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.filters import Subject
     from ipymcp.policy.policy import Policy
     from ipymcp.policy.questions import ApprovalAnswer, Card
@@ -42,8 +43,7 @@ class Wish:
     caller: Caller
     turn: str
     arguments: bytes
-    doubt: str = ""
-    """Why it is asked about although it may be made."""
+    conversation: Conversation | None = None
     card: Card | None = None
     """Shows it."""
     outcome: asyncio.Future[None] = field(init=False)
@@ -150,7 +150,7 @@ class Approvals:
         if wish.outcome.done():
             return False
         try:
-            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.doubt)
+            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.conversation)
         except PolicyError as error:
             wish.refused(error)
             return False
@@ -169,8 +169,15 @@ class Approvals:
     def _wanted(self, wish: Wish) -> WantedCall:
         known = hints(wish.entry, wish.rights)
         said = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
-        why = wish.doubt or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
+        why = self._doubt(wish) or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
         return WantedCall(wish.entry.server, wish.entry.name, wish.arguments, wish.caller, why, said)
+
+    def _doubt(self, wish: Wish) -> str:
+        """The reason to ask that lies in the conversation."""
+        conversation = wish.conversation
+        if conversation is None or not self._policy.is_doubted(wish.entry, wish.rights, conversation):
+            return ""
+        return conversation.doubt
 
     def _apply(self, answer: ApprovalAnswer | None, wish: Wish) -> None:
         if wish.card is not None:
@@ -190,13 +197,14 @@ class Approvals:
                 wish.refused(_error(wish, "you said no"))
             case None:
                 rule = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
-                why = f"because {wish.doubt}" if wish.doubt else f"by the rule {rule!r}"
+                doubt = self._doubt(wish)
+                why = f"because {doubt}" if doubt else f"by the rule {rule!r}"
                 text = f"needs your consent {why}, and nobody answered"
                 wish.refused(_error(wish, text, f"%mcp policy allow {wish.name}"))
             case _:
                 pass
-        if wish.doubt and answer in _ALLOWING:  # of one answer it is asked once
-            self._policy.allow_turn(wish.turn, wish.rights, None if answer == "server" else wish.entry)
+        if answer in _ALLOWING and self._doubt(wish) and wish.conversation is not None:
+            wish.conversation.agreed.add(wish.rights, None if answer == "server" else wish.entry)
         wish.granted()
 
 

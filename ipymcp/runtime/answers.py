@@ -13,7 +13,7 @@ from ipymcp.runtime.interaction import Errand
 from ipymcp.runtime.nested import run_nested
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.runtime.interaction import Desk
@@ -72,13 +72,13 @@ class Answers:
         if place is None or place.loop is None:
             return await self._on_handlers(function(argument))
         if not place.is_blocked:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(argument), place.loop))
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(function(argument)), place.loop))
         errand = Errand[Any](lambda: run_nested(function(argument)), None)
         place.post(errand.run, errand.give_up)
         return await errand.outcome
 
     async def _on_handlers(self, coroutine: Any) -> Any:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._handlers.loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(coroutine), self._handlers.loop))
 
     @property
     def roots(self) -> list[dict[str, str]]:
@@ -107,6 +107,14 @@ class Answers:
             return self._roots
         named = [path for argument in definition.args if (path := _folder(argument, folder))]
         return [as_root(path) for path in named] or self._default
+
+
+async def _held(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await it; `exit()` and the like in it are errors as others are: raised on a loop, they would end the loop."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(repr(error)) from error
 
 
 def _folder(argument: str, base: str) -> str | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-__all__ = ["find_records", "to_frame"]
+__all__ = ["Record", "find_records", "find_rows", "to_frame"]
 
 Record = dict[str, Any]
 _DELIMITERS = ",\t;|"
@@ -66,6 +66,24 @@ def find_records(data: Any) -> list[Record] | None:
     return None
 
 
+def find_rows(data: Any) -> list[Record] | None:
+    """The rows of a table as records, without any library; None where `data` is no table.
+
+    Takes what `to_frame` takes, but nothing is converted: nested records stay, and the cells of CSV are text.
+    """
+    if isinstance(data, str):
+        return _read_ndjson(data) or _read_csv(data)
+    if records := find_records(data):
+        return records
+    if is_array(data) and data:
+        if all(is_array(row) for row in data):
+            return _named(data)
+        return None if any(_is_nested(item) for item in data) else [{"value": item} for item in data]
+    if is_object(data) and _are_columns(data):
+        return [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
+    return None
+
+
 def _is_records(value: Any) -> bool:
     return is_array(value) and bool(value) and all(is_object(item) for item in value)
 
@@ -93,18 +111,30 @@ def _from_list(data: list[Any], library: ModuleType) -> Any:
     if not data:
         return library.DataFrame()
     if all(is_array(row) for row in data):
-        return _from_records([{str(place): cell for place, cell in enumerate(row)} for row in data], library)
-    if any((is_array(item) or is_object(item)) for item in data):
+        return _from_records(_named(data), library)
+    if any(_is_nested(item) for item in data):
         return None
     return _from_columns({"value": data}, library)
 
 
 def _from_dict(data: Record, library: ModuleType) -> Any:
-    columns = [value for value in data.values() if is_array(value)]
-    if len(columns) == len(data) and len({len(column) for column in columns}) == 1:
+    if _are_columns(data):
         return _from_columns(data, library)
     record = _flatten(data)
     return None if any(is_array(value) for value in record.values()) else _from_records([record], library)
+
+
+def _named(rows: list[Any]) -> list[Record]:
+    return [{str(place): cell for place, cell in enumerate(row)} for row in rows]
+
+
+def _is_nested(value: Any) -> bool:
+    return is_array(value) or is_object(value)
+
+
+def _are_columns(data: Record) -> bool:
+    columns = [value for value in data.values() if is_array(value)]
+    return len(columns) == len(data) and len({len(column) for column in columns}) == 1
 
 
 def _from_columns(columns: Record, library: ModuleType) -> Any:
@@ -161,6 +191,19 @@ def _read_ndjson(text: str) -> list[Record] | None:
             return None
         records.append(record)
     return records or None
+
+
+def _read_csv(text: str) -> list[Record] | None:
+    delimiter = _delimiter(text)
+    if delimiter is None:
+        return None
+    try:
+        header, *rows = (row for row in csv.reader(io.StringIO(text.strip()), delimiter=delimiter, strict=True) if row)
+    except csv.Error:
+        return None
+    if len(set(header)) < len(header) or any(len(row) != len(header) for row in rows):
+        return None  # as records it would lose something
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def _delimiter(text: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,15 @@ class KeptResults(Listing):
     """Results by number: `mcp.results[7]`. The latest 50 are kept, and at most 200 MB of them but the last."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._kept: OrderedDict[int, tuple[Any, int]] = OrderedDict()
 
     def keep(self, number: int, result: Any, size: int) -> None:
-        """Keep one, of so many bytes; the oldest go."""
-        self._kept[number] = result, size
-        while len(self._kept) > _MOST or (len(self._kept) > 1 and self._bytes > _MOST_BYTES):
-            self._kept.popitem(last=False)
+        """Keep one, of so many bytes; the oldest go. From any thread."""
+        with self._lock:
+            self._kept[number] = result, size
+            while len(self._kept) > _MOST or (len(self._kept) > 1 and self._bytes > _MOST_BYTES):
+                self._kept.popitem(last=False)
 
     @property
     def _bytes(self) -> int:

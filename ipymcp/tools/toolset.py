@@ -187,21 +187,29 @@ class Toolset(Listing):
 
         return chatlas_tools(self._declarations(), self._caller())
 
-    def _for_model(self) -> tuple[FunctionTool, ...]:
-        """The functions, and what reads on in results that were too long, once there are any."""
-        handles = self._factory.for_models
+    @property
+    def _for_model(self) -> list[FunctionTool]:
+        """The functions, and what reads on in results. A function of a tool's name goes before it."""
+        return list({one.name: one for one in (*self._functions, *self._reading)}.values())
+
+    @property
+    def _reading(self) -> tuple[FunctionTool, ...]:
+        """What reads on in results that were too long, once there are any."""
+        handles = [one for one in self._factory.results if one in self._factory.for_models]
         if not handles:
-            return self._functions
+            return ()
         from ipymcp.tools.models.functions import FunctionTool
         from ipymcp.tools.models.reading import ResultReader
 
-        return (*self._functions, FunctionTool(ResultReader(self._factory.results, handles).read_result))
+        return (FunctionTool(ResultReader(self._factory.results, handles).read_result),)
 
     def _declarations(self, *profile: Profile) -> list[Declaration]:
         from ipymcp.tools.models.declaring import declared_function
 
+        functions = [declared_function(one, *profile) for one in self._for_model]
+        taken = {one.name for one in functions}
         tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
-        return tools + [declared_function(one, *profile) for one in self._for_model()]
+        return [*(one for one in tools if one.name not in taken), *functions]
 
     def _caller(self) -> ToolCaller:
         from ipymcp.tools.models.running import ToolCaller
@@ -230,7 +238,7 @@ class Toolset(Listing):
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
             turn: Names the answer they are a part of, where there are several responses to one question, so that one
-                consent may cover all of them.
+                consent may cover all of them, and a model that has read strangers' words is doubted in all that follow.
 
         Returns:
             What to add to the conversation, after the model's own message; empty where it asked for nothing.
@@ -238,11 +246,17 @@ class Toolset(Listing):
         Raises:
             ArgumentError: That is no answer of a model.
         """
+        from ipymcp.policy.conversation import Conversation
         from ipymcp.tools.models.dialects import asked, messages
+        from ipymcp.tools.models.profiles import PROFILES
         from ipymcp.tools.models.running import Runner
 
         dialect, calls = asked(response)
-        runner = Runner(self, self._factory, turn or f"run {self._host.number()}")
+        conversation = Conversation()
+        if turn:
+            conversation = self._factory.conversations.setdefault(turn, conversation)
+        named = turn or f"run {self._host.number()}"
+        runner = Runner(self, self._factory, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
 
     def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:
@@ -251,7 +265,9 @@ class Toolset(Listing):
         Raises:
             UnknownName: Nothing, or what it may not see.
         """
-        for function in self._for_model():
+        if not name:
+            raise UnknownName("the call names no tool")
+        for function in self._for_model:
             if function.name == name:
                 return function
         found = next((one for one in self._meant(name) if not self._host.is_denied(*one, "model")), None)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pytest
 
 import ipymcp
-from ipymcp import Mcp
-from tests.environments import server_command
+from ipymcp import Mcp, ToolResult
+from tests.environments import ROOT, server_command
 from tests.integration.test_tools import definition
 
 
@@ -23,8 +28,16 @@ def mcp() -> Iterator[Mcp]:
     servers["wide"] = {**definition("misbehaving"), "concurrency": 2}
     with ipymcp.connect(servers) as mcp:
         mcp.policy.allow("*")
-        (mcp.tools + [twice]).run([call("twice", number=1)])  # what its thread is, is this module's
+        start_threads(mcp)
         yield mcp
+
+
+def start_threads(mcp: Mcp) -> None:
+    """Start all the threads that functions run in: they are this module's, not the first test's that needs another."""
+    barrier = threading.Barrier(5)
+    for _ in range(4):
+        mcp._host.handlers.loop.call_soon_threadsafe(mcp._host.handlers.loop.run_in_executor, None, barrier.wait)
+    barrier.wait(30)
 
 
 def twice(number: int) -> int:
@@ -162,6 +175,43 @@ def test_what_goes_wrong_a_model_is_told(mcp: Mcp, asked: dict[str, Any], messag
     assert told((mcp.tools + [twice, breaks]).run([asked])) == [message]
 
 
+def test_what_nobody_foresaw_is_told_too_and_leaves_the_other_calls_alone(mcp: Mcp) -> None:
+    @dataclass
+    class Broken:
+        at: int
+
+        def __post_init__(self) -> None:
+            raise RuntimeError("no such place")
+
+    def goes(place: Broken) -> None: ...
+
+    goes.__annotations__["place"] = Broken
+
+    answers = told(
+        (mcp.tools + [goes]).run(
+            [call("goes", place={"at": 1}), call("demo__echo", text="here"), {"id": "x", "type": "function"}]
+        )
+    )
+
+    assert answers == ["Error: RuntimeError: no such place", "here", "Error: the call names no tool"]
+
+
+def test_a_function_that_exits_has_failed_and_ends_nothing_else(mcp: Mcp) -> None:
+    def leaves() -> None:
+        raise SystemExit(3)
+
+    async def leaves_too() -> None:
+        raise KeyboardInterrupt
+
+    answers = told((mcp.tools + [leaves, leaves_too]).run([call("leaves"), call("leaves_too"), call("demo__fail")]))
+
+    assert answers == [
+        "Error: leaves raised RuntimeError: SystemExit(3)",
+        "Error: leaves_too raised RuntimeError: KeyboardInterrupt()",
+        "This tool always fails.",
+    ]
+
+
 def test_one_failed_call_leaves_the_others_alone(mcp: Mcp) -> None:
     answers = told(mcp.tools.run([call("demo__fail"), call("demo__nope"), call("demo__echo", text="still here")]))
 
@@ -188,42 +238,55 @@ def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
     assert text.endswith("Do not try it again; go on without it, or ask the user.")
 
 
-def test_a_long_text_is_kept_and_read_on(mcp: Mcp) -> None:
-    text = "".join(f"line {number}\n" for number in range(10_000))
+def test_the_responses_to_one_question_are_doubted_together_where_they_are_named(mcp: Mcp) -> None:
+    def again(turn: str | None) -> str:
+        mcp.tools.run([call("own__echo", text="a stranger's words")], turn=turn)
+        return told(mcp.tools.run([call("own__echo", text="x")], turn=turn))[0]
 
-    (shown,) = told(mcp.tools.run([call("demo__echo", text=text)]))
-
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
-    assert shown == (
-        f"[Too long to be given whole: {len(text):,} characters. It is kept as result {handle}: call read_result with"
-        f" handle={handle} to read on. The user has it as mcp.results[{handle}].]\n{text[:5_000]}"
-    )
-    assert mcp.results[handle].text == text
-    assert mcp.tools.to_openai()[-1]["function"]["name"] == "read_result"
-    (more,) = told(mcp.tools.run([call("read_result", handle=handle, offset=5_000)]))
-    assert json.loads(more) == {"text": text[5_000:15_000], "next": 15_000}
+    assert again(None) == "x"
+    assert again("a question").startswith("Not done: needs your consent because what own.echo answered")
 
 
-def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
-    def rows() -> list[dict[str, Any]]:
-        return [{"n": number, "kind": "ab"[number % 2], "note": "x" * 100} for number in range(1_000)]
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (pd.DataFrame({"a": [1, 2], "at": pd.to_datetime(["2026-01-02", None])}),
+         '[{"a": 1, "at": "2026-01-02T00:00:00.000"}, {"a": 2, "at": null}]'),
+        (pd.DataFrame({"n": [1.5]}, index=pd.Index(["x"], name="key")), '[{"key": "x", "n": 1.5}]'),
+        (pl.DataFrame({"a": [1.0, float("nan")]}), '[{"a": 1.0}, {"a": null}]'),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "   a  a\n0  1  2"),
+        (float("nan"), "nan"),
+        ({1, 2}, "{1, 2}"),
+        (" \n", "(it answered nothing)"),
+        ("kept\n", "kept\n"),
+        (None, "null"),
+        (ToolResult(b'{"content": [{"type": "text", "text": "hey"}]}', server="a", tool="b"), "hey"),
+    ],
+)  # fmt: skip
+def test_a_function_may_give_what_notebooks_hold(mcp: Mcp, value: object, text: str) -> None:
+    def made() -> object:
+        return value
 
-    tools = mcp.tools + [rows]
-    (shown,) = told(tools.run([call("rows")]))
+    assert told((mcp.tools + [made]).run([call("made")])) == [text]
 
-    assert shown.startswith(
-        "[Too long to be given whole: 1,000 rows of n: int, kind: str, note: str. It is kept as result"
-    )
-    assert len(json.loads(shown.partition("\n")[2])) == 5
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
-    asked = call("read_result", handle=handle, offset=2, limit=2, columns=["n"], where={"kind": "b"})
-    assert json.loads(told(tools.run([asked]))[0]) == {"rows": [{"n": 5}, {"n": 7}], "matching": 500, "next": 4}
-    (page,) = told(tools.run([call("read_result", handle=handle, limit=10_000)]))
-    assert json.loads(page)["next"] == len(json.loads(page)["rows"]) < 200
-    assert told(tools.run([call("read_result", handle=handle, columns=["m"])])) == [
-        "Error: there is no column 'm' (columns: n, kind, note)"
-    ]
-    assert told(tools.run([call("read_result", handle=10**9)]))[0].startswith("Error: there is no result 1000000000 (")
+
+def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"a b": {"type": "string"}}}
+    for _ in range(12):  # deeper than what is declared to just any library
+        schema = {"type": "object", "properties": {"in": schema}}
+    deep = json.dumps({"name": "deep", "inputSchema": schema})
+    command = [sys.executable, str(ROOT / "tests" / "servers" / "named.py"), deep]
+    with ipymcp.connect({"own": {"command": command[0], "args": command[1:]}}) as mcp:
+        mcp.policy.allow("*")
+        (tool,) = mcp.tools.to_anthropic()
+        (renamed,) = re.findall(r"a_b_\w+", json.dumps(tool))
+        given: dict[str, Any] = {renamed: "x"}
+        for _ in range(12):
+            given = {"in": given}
+
+        (message,) = mcp.tools.run([{"type": "tool_use", "id": "c1", "name": "own__deep", "input": given}])
+
+    assert '{"a b": "x"}' in message["content"][0]["content"][0]["text"]
 
 
 def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:

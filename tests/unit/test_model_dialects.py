@@ -8,7 +8,8 @@ import pytest
 
 from ipymcp.errors import ArgumentError
 from ipymcp.tools.content import Image
-from ipymcp.tools.models.dialects import Asked, Outcome, asked, messages, read_arguments
+from ipymcp.tools.models.dialects import Dialect, asked, messages
+from ipymcp.tools.models.outcome import Asked, Outcome, read_arguments
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CHAT = {"id": "c1", "type": "function", "function": {"name": "fs__read", "arguments": '{"path": "a"}'}}
@@ -42,6 +43,7 @@ CASES: list[tuple[object, str, Asked]] = [
     ({"candidates": [{"content": {"parts": [{"function_call": GEMINI["functionCall"]}]}}]}, "gemini", MAPPING),
     ({"role": "model", "parts": [GEMINI]}, "gemini", MAPPING),
     ([GEMINI["functionCall"]], "gemini", MAPPING),
+    ({"content": "", "tool_calls": [{"type": "tool_call", **GEMINI["functionCall"]}]}, "openai", MAPPING),
 ]
 
 
@@ -51,6 +53,35 @@ def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialec
     assert asked(Dumped(response)) == (dialect, [call])
     if isinstance(response, list):
         assert asked([Dumped(each) for each in response]) == (dialect, [call])
+
+
+@pytest.mark.parametrize(
+    ("response", "dialect"),
+    [
+        ({"role": "assistant", "content": [Dumped(ANTHROPIC)]}, "anthropic"),
+        ({"role": "assistant", "tool_calls": [Dumped(CHAT)]}, "openai"),
+        ({"role": "model", "parts": [Dumped(GEMINI)]}, "gemini"),
+        ({"candidates": [{"content": Dumped({"parts": [GEMINI]})}]}, "gemini"),
+    ],
+)
+def test_a_message_may_be_put_together_of_a_librarys_objects(response: object, dialect: str) -> None:
+    assert asked(response) == (dialect, [TEXT if dialect == "openai" else MAPPING])
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ({"id": "c1", "type": "function"}, ""),
+        ({"id": "c1", "type": "function", "function": "fs__read"}, ""),
+        ({"id": "c1", "function": {}}, ""),
+        ({"id": "c1", "type": "custom", "custom": {"name": "fs__read", "input": "so"}}, "fs__read"),
+    ],
+)
+def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name: str) -> None:
+    broken = Asked("c1", name, None)
+
+    assert asked({"role": "assistant", "tool_calls": [item, None, CHAT]}) == ("openai", [broken, TEXT])
+    assert asked([item]) == ("openai", [broken])
 
 
 @pytest.mark.parametrize(
@@ -65,6 +96,8 @@ def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialec
         {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
         {"candidates": [{"content": {"parts": [{"text": "Done."}]}}]},
         {"candidates": [{"content": None, "finishReason": "SAFETY"}]},
+        {"candidates": None, "prompt_feedback": {"block_reason": "SAFETY"}},
+        {"promptFeedback": {"blockReason": "SAFETY"}},
     ],
 )
 def test_an_answer_without_calls_has_none(response: object) -> None:
@@ -79,6 +112,8 @@ def test_an_answer_without_calls_has_none(response: object) -> None:
     [
         ("fs__read", "no answer of a model: str"),
         (7, "no answer of a model: int"),
+        ({}, "no answer of a model: a dict of nothing"),
+        ({"error": {"code": 429}, "id": "x"}, "no answer of a model: a dict of error, id"),
         ([1, "a"], "no tool calls of a model: a list of int, str"),
     ],
 )
@@ -141,11 +176,31 @@ def test_gemini_takes_all_results_in_one_message_by_name() -> None:
     ]
 
 
-def test_what_is_no_picture_is_named_and_not_sent() -> None:
-    fake = Image("PHNjcmlwdD4=", "image/png")
+FAKE = Image("PHNjcmlwdD4=", "image/png")
+LARGE = Image(PIXEL[:-4] + "A" * 5_000_000, "image/png")
+MOVING = Image("R0lGODlhAQABAAAAACw=", "image/gif")
 
-    for dialect in ("openai_responses", "anthropic", "gemini"):
-        assert "PHNjcmlwdD4=" not in str(messages(dialect, [Outcome(MAPPING, "so", (fake,))]))
+
+@pytest.mark.parametrize("dialect", ["openai", "openai_responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("image", [FAKE, LARGE])
+def test_what_is_no_picture_or_too_large_is_named_and_not_sent(dialect: Dialect, image: Image) -> None:
+    (message,) = messages(dialect, [Outcome(MAPPING, "so", (IMAGE, image))])
+
+    text = str(message)
+    assert image.base64 not in text
+    assert f"so\\n{IMAGE}\\n{image}" in text if dialect == "openai" else f"so\\n{image}'" in text
+    assert (PIXEL in text) is (dialect != "openai")
+
+
+def test_gemini_takes_no_moving_pictures() -> None:
+    assert MOVING.base64 in str(messages("anthropic", [Outcome(MAPPING, "", (MOVING,))]))
+    assert messages("gemini", [Outcome(MAPPING, "", (MOVING,))])[0]["parts"] == [
+        {"functionResponse": {"name": "fs__read", "response": {"output": str(MOVING)}, "id": "c1"}}
+    ]
+
+
+def test_spaces_round_a_text_stay() -> None:
+    assert messages("openai", [Outcome(MAPPING, "  indented\n")])[0]["content"] == "  indented\n"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +210,7 @@ def test_arguments_are_read_as_models_write_them(given: object, read: dict[str, 
     assert read_arguments(given) == read
 
 
-@pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7])
+@pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7, '{"a": ' + "[" * 100_000])
 def test_arguments_that_are_no_object_are_refused(given: object) -> None:
     with pytest.raises(ArgumentError, match="the arguments are no JSON"):
         read_arguments(given)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,8 +123,65 @@ def test_a_list_of_types_is_alternatives_where_it_may_not_be() -> None:
 def test_nullable_is_a_type(profile: Profile) -> None:
     found = it({"type": "string", "enum": ["a"], "nullable": True}, profile)
 
-    assert found["enum"] == ["a", None]
-    assert found.get("type") == ["string", "null"] or found["anyOf"] == [{"type": "string"}, {"type": "null"}]
+    if profile is GEMINI:
+        assert found == {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}
+    else:
+        assert found == {"type": ["string", "null"], "enum": ["a", None]}
+    either = it({"anyOf": [{"type": "string"}, {"type": "integer"}], "nullable": True}, profile)
+    assert either == {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_values_have_a_type_too(profile: Profile) -> None:
+    assert it({"enum": ["a", "b"]}, profile) == {"type": "string", "enum": ["a", "b"]}
+
+
+def test_gemini_chooses_among_texts_and_numbers_by_type_and_is_told_of_others_in_words() -> None:
+    assert it({"enum": ["a", 1, None], "minimum": 0}, GEMINI) == {
+        "anyOf": [{"type": "integer", "minimum": 0, "enum": [1]}, {"type": "null"}, {"type": "string", "enum": ["a"]}]
+    }
+    assert it({"const": True}, GEMINI) == {"type": "boolean", "description": "(enum: [true])"}
+    assert it({"enum": [None]}, GEMINI) == {"type": "null"}
+
+
+@pytest.mark.parametrize("profile", EVERY)
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("minimum", "0"), ("exclusiveMaximum", True), ("multipleOf", 0), ("minLength", -1), ("maxItems", "2"),
+        ("uniqueItems", "yes"), ("enum", []), ("enum", "a"), ("pattern", "("), ("pattern", 5), ("title", 5),
+        ("description", None), ("format", 7),
+    ],
+)  # fmt: skip
+def test_a_word_that_means_nothing_is_left_out_and_said(word: str, value: object, profile: Profile) -> None:
+    made = compiled(one({"type": "string", word: value}), profile)
+
+    assert made.parameters == one({"type": "string"})
+    assert made.lost == (Loss("it", f"{word}: {json.dumps(value)} is nothing it may be"),)
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_a_type_that_there_is_not_is_told_in_words(profile: Profile) -> None:
+    made = compiled(one({"type": "int"}), profile)
+
+    assert made.parameters == one({"description": '(type: "int")'})
+    assert made.lost == (Loss("it", "type: it is told in words"),)
+    assert it({"type": ["string", "file"]}, profile)["type"] == "string"
+
+
+def test_definitions_have_names_of_their_own_that_a_reference_can_say() -> None:
+    schema = one({"$ref": "#/$defs/N<T>"}, **{
+        "$defs": {"N<T>": {"properties": {"x": {"$ref": "#/$defs/N<T>"}, "y": {"$ref": "#/definitions/N_T"}}}},
+        "definitions": {"N_T": {"properties": {"z": {"$ref": "#/definitions/N_T"}}}},
+    })  # fmt: skip
+    schema["properties"]["whole"] = {"$ref": "#"}
+
+    made = compiled(schema, OPENAI).parameters
+
+    assert made["$defs"].keys() == {"N_T", "N_T_1", "root"}
+    assert made["$defs"]["N_T"]["properties"]["x"] == {"$ref": "#/$defs/N_T"}
+    assert made["$defs"]["N_T_1"]["properties"]["z"] == {"$ref": "#/$defs/N_T_1"}
+    assert made["properties"]["whole"]["properties"]["whole"] == {"$ref": "#/$defs/root"}
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -222,7 +280,8 @@ def test_what_nobody_would_see_is_not_in_what_a_model_reads() -> None:
 _SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "string", "#/$defs/a", "#", "object"])
 _WORDS = st.sampled_from(
     ["type", "properties", "items", "anyOf", "oneOf", "allOf", "$ref", "$defs", "a", "b c", "enum", "const", "required",
-     "nullable", "additionalProperties", "prefixItems", "description", "format", "default", "not"]
+     "nullable", "additionalProperties", "prefixItems", "description", "format", "default", "not", "minimum", "pattern",
+     "maxItems", "title", "exclusiveMinimum", "multipleOf"]
 )  # fmt: skip
 _TREES = st.recursive(
     _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=5), max_leaves=25
@@ -255,3 +314,4 @@ def test_nothing_is_declared_that_a_provider_refuses(schema: object, profile: Pr
         assert profile.key is None or all(profile.key.fullmatch(key) for key in each.get("properties", {}))
         assert set(each.get("required", ())) <= each.get("properties", {}).keys()
     json.dumps(made.parameters, allow_nan=False)
+    jsonschema_rs.meta.validate(made.parameters)

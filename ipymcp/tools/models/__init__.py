@@ -1,11 +1,12 @@
 """Tools as models see them: declared to a provider, called by it, answered in its own words. No provider's library.
 
     profiles.py    what each provider takes             compiling.py   a schema, made that
-    functions.py   plain Python functions as tools      texts.py       strangers' words, as data
-    declaring.py   tools, declared                      dialects.py    what models answer, and are answered
+    keywords.py    what one may say in it               texts.py       strangers' words, as data
+    functions.py   plain Python functions as tools      declaring.py   tools, declared
+    dialects.py    what models answer, and are told     outcome.py     one call, and what came of it
     running.py     the calls a model asks for, made     lanes.py       their order
-    reading.py     results too long for a model         finding.py     tools too many for it
-    frameworks.py  tools for other libraries
+    values.py      what comes back, in words and rows   reading.py     what of it is too long
+    finding.py     tools too many for a model           frameworks.py  tools for other libraries
 
 And a model, asked:
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ipymcp.errors import McpError
+from ipymcp.policy.conversation import Conversation
 from ipymcp.policy.filters import selects
 from ipymcp.tools.models.answer import Answer, ModelCall
 from ipymcp.tools.models.coding import Coder
 from ipymcp.tools.models.declaring import cost
-from ipymcp.tools.models.dialects import Asked, Outcome
 from ipymcp.tools.models.driving import Clock, Limits, Question
 from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
+from ipymcp.tools.models.outcome import Asked, Outcome
 from ipymcp.tools.models.prompting import Filled, filled
 from ipymcp.tools.models.running import Runner
 from ipymcp.tools.models.scene import Scene, ShownCall
@@ -44,6 +45,8 @@ _SYSTEM: Final = (
     " would need."
 )
 _NO_MODEL: Final = '%config IPyMCP.model = "openai:gpt-5", or --model, or model='
+_MOST_SERVERS: Final = 6
+"""Those that are named in one line."""
 
 
 class Wanted(Struct, frozen=True):
@@ -96,11 +99,16 @@ class Beginning(Struct, frozen=True):
     def __str__(self) -> str:
         count = len(self.names)
         to_find = " to search" if self.searches else ""
-        tools = (
-            f"{count:,} tool{'' if count == 1 else 's'}{to_find}, about {self.tokens:,} tokens" if count else "no tools"
-        )
+        words = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
+        tools = f"{words}, about {self.tokens:,} tokens" if count else "no tools"
         attached = "".join(f" · ${one.name}: {one.what}" for one in self.attached)
         return f"{self.model} · {tools}{f' · chat {self.chat!r}' if self.chat else ''}{attached}"
+
+    @property
+    def _servers(self) -> str:
+        names = list(dict.fromkeys(tool.partition(".")[0] for tool in self.names.values()))
+        rest = f" and {len(names) - _MOST_SERVERS} more" if len(names) > _MOST_SERVERS else ""
+        return ", ".join(names[:_MOST_SERVERS]) + rest
 
     @property
     def table(self) -> Table:
@@ -124,6 +132,14 @@ class _Plan(Struct, frozen=True):
     coder: Coder | None = None
 
 
+class _Chat:
+    """What a model is told again with the next question."""
+
+    def __init__(self) -> None:
+        self.history: list[Any] = []
+        self.conversation = Conversation()
+
+
 class Asker:
     """Asks models, for one host.
 
@@ -137,7 +153,7 @@ class Asker:
         self._usual = usual
         self._host = host
         self._factory = factory
-        self._chats: dict[str, list[Any]] = {}
+        self._chats: dict[str, _Chat] = {}
         self._made: Driver | None = None
 
     @property
@@ -176,9 +192,11 @@ class Asker:
         plan, beginning = await asyncio.to_thread(self._prepared, wanted)  # thousands of tools, large variables
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
+        chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
         clock = Clock(self._host.handlers, wanted.limits.seconds)
         scene = Scene(self._host, audience)
-        calls = _Calls(self._host, Runner(plan.tools, self._factory, turn), scene, clock, turn, plan.names)
+        runner = Runner(plan.tools, self._factory, turn, chat.conversation)
+        calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
         if plan.coder is not None:
             plan.coder.card = calls.running
         question = Question(
@@ -186,7 +204,7 @@ class Asker:
             base_url=wanted.base_url,
             prompt=beginning.prompt,
             system=beginning.system,
-            history=self._chats.get(wanted.chat, []),
+            history=chat.history,
             returns=wanted.returns,
             limits=wanted.limits,
             declared=plan.declared,
@@ -200,8 +218,7 @@ class Asker:
             finished = await clock.run(driver.answer(question))
         finally:
             scene.flush()
-        if wanted.chat:
-            self._chats[wanted.chat] = finished.history
+        chat.history = finished.history
         return Answer(
             finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
         )
@@ -223,7 +240,7 @@ class Asker:
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
             finder = ToolFinder(tools._declarations)
             tools += [finder.search_tools]
-            return _Plan(tools, finder.declarations, names, searches=True)
+            return _Plan(tools, lambda: finder.declarations(tools._reading), names, searches=True)
         return _Plan(tools, tools._declarations, names)
 
     def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.tools.complaints import shortened
+from ipymcp.tools.models.keywords import TEXT_OR_NUMBER, is_sound, parted
 from ipymcp.tools.sanitize import stripped
-from ipymcp.tools.schema_tree import Budget, SchemaTree, form_kinds, merged, properties, required_names
+from ipymcp.tools.schema_tree import (
+    KINDS,
+    Budget,
+    SchemaTree,
+    form_kinds,
+    kind_of,
+    merged,
+    properties,
+    required_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +38,8 @@ __all__ = ["Compiled", "Loss", "compiled", "restored"]
 
 _MOST_NODES: Final = 3_000
 _LONGEST_NOTE: Final = 120
+_SHORT: Final = 40
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _UNIONS: Final = ("anyOf", "oneOf")
 _BUILT: Final = frozenset(
     {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
@@ -84,7 +98,9 @@ class _Compiler:
         self._profile = profile
         self._budget = Budget(_MOST_NODES)
         self._definitions: dict[str, Any] = {}
-        """Those that refer to themselves, by their reference, where that may be."""
+        """Those that refer to themselves, where that may be."""
+        self._names: dict[str, str] = {}
+        """What each of them is called, by its reference."""
         self._following: list[str] = []
 
     def root(self) -> Schema:
@@ -128,9 +144,7 @@ class _Compiler:
     def _referred(self, schema: Schema, reference: str, path: str, depth: int) -> Schema:
         if reference in self._following:
             if self._profile.recursion:
-                name = reference.rpartition("/")[2] or "root"
-                self._definitions.setdefault(name, None)
-                return {"$ref": f"#/$defs/{name}"}
+                return {"$ref": f"#/$defs/{self._name(reference)}"}
             self._lose(path, "refers to itself: any JSON from there on")
             return {"description": "as above, or any JSON"}
         try:
@@ -144,10 +158,17 @@ class _Compiler:
             result = self._node({**target, **siblings} if is_object(target) else siblings, path, depth)
         finally:
             self._following.pop()
-        name = reference.rpartition("/")[2] or "root"
-        if name in self._definitions:
-            self._definitions[name] = result
+        if reference in self._names:
+            self._definitions.setdefault(self._names[reference], result)
         return result
+
+    def _name(self, reference: str) -> str:
+        """What a definition is called: its own name as far as it may stand in a reference, no two the same."""
+        if reference not in self._names:
+            clean = _NO_NAME.sub("_", reference.rpartition("/")[2]).strip("_") or "root"
+            is_taken = clean in self._names.values()
+            self._names[reference] = f"{clean}_{len(self._names)}" if is_taken else clean
+        return self._names[reference]
 
     def _whole(self, schema: Schema) -> Schema:
         """Its `allOf` merged into it."""
@@ -163,16 +184,22 @@ class _Compiler:
     def _plain(self, schema: Schema, path: str, depth: int) -> Schema:
         result: Schema = {}
         notes: list[str] = []
+        if "const" in schema and "const" not in self._profile.words:
+            schema = {**{word: value for word, value in schema.items() if word != "const"}, "enum": [schema["const"]]}
         for word, value in schema.items():
             if word in _BUILT or word in _SILENT or word.startswith("x-"):
                 continue
-            if word == "description":
-                result[word] = stripped(str(value))
+            if not is_sound(word, value):
+                self._lose(path, f"{word}: {_shown(value)} is nothing it may be")
+            elif word == "description":
+                result[word] = stripped(value)
+            elif word == "enum":
+                self._put_choice(value, path, result, notes)
             elif not self._keeps(word, value):
-                self._reword(word, value, path, result, notes)
+                self._reword(word, value, path, notes)
             else:
                 result[word] = stripped(value) if isinstance(value, str) else value
-        self._put_type(schema, path, depth, result)
+        self._put_type(schema, path, depth, result, notes)
         if notes:
             result["description"] = " ".join(filter(None, (result.get("description"), f"({'; '.join(notes)})")))
         return result
@@ -180,13 +207,10 @@ class _Compiler:
     def _keeps(self, word: str, value: object) -> bool:
         profile = self._profile
         if word == "format":
-            return isinstance(value, str) and word in profile.words and value in (profile.formats or (value,))
+            return word in profile.words and value in (profile.formats or (value,))
         return word in profile.words
 
-    def _reword(self, word: str, value: object, path: str, result: Schema, notes: list[str]) -> None:
-        if word == "const":
-            result["enum"] = [value]
-            return
+    def _reword(self, word: str, value: object, path: str, notes: list[str]) -> None:
         if word == "title":
             return
         note = f"{word}: {json.dumps(value, ensure_ascii=False)}"
@@ -197,13 +221,23 @@ class _Compiler:
         else:
             self._lose(path, word)
 
-    def _put_type(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
+    def _put_choice(self, values: list[Any], path: str, result: Schema, notes: list[str]) -> None:
+        """`enum`; of one that has null, the type says so where the provider takes no other than texts and numbers."""
+        if self._profile.any_choices:
+            result["enum"] = values
+        elif all(kind_of(value) in TEXT_OR_NUMBER for value in values if value is not None):
+            if found := [value for value in values if value is not None]:
+                result["enum"] = found
+        else:
+            self._reword("enum", values, path, notes)
+
+    def _put_type(self, schema: Schema, path: str, depth: int, result: Schema, notes: list[str]) -> None:
         branches = [each for union in _UNIONS for each in _array(schema.get(union))]
-        kinds = schema.get("type")
-        names = [str(kind) for kind in kinds] if is_array(kinds) else [str(kinds)] if isinstance(kinds, str) else []
-        if not names and not branches and "enum" not in result:
+        names = self._kinds(schema, path, notes)
+        if not names and not branches:
             names = sorted(form_kinds(schema) or ())
-        if schema.get("nullable") is True and names and "null" not in names:
+        is_nullable = schema.get("nullable") is True and "null" not in names
+        if is_nullable and names:
             names.append("null")
         if "object" in names:
             self._put_members(schema, path, depth, result)
@@ -214,18 +248,30 @@ class _Compiler:
         elif names and self._profile.type_lists:
             result["type"] = names
         elif names:
-            own = {key: result.pop(key) for key in _MEMBERS if key in result}
-            result["anyOf"] = [
-                {"type": name, **{key: own[key] for key in own if _MEMBERS[key] == name}} for name in names
-            ]
+            result["anyOf"] = parted(result, names)
         if branches:
             variants = [self._node(each, path, depth) for each in branches]
             if "anyOf" not in result:
-                result["anyOf"] = variants
+                result["anyOf"] = [*variants, {"type": "null"}] if is_nullable and not names else variants
             else:
                 self._lose(path, "alternatives beside a list of types")
-        if "null" in names and is_array(result.get("enum")) and None not in result["enum"]:
+        if (
+            "null" in names
+            and is_array(result.get("enum"))
+            and None not in result["enum"]
+            and self._profile.any_choices
+        ):
             result["enum"] = [*result["enum"], None]
+
+    def _kinds(self, schema: Schema, path: str, notes: list[str]) -> list[str]:
+        """What `type` names, of the types that there are."""
+        declared = schema.get("type")
+        if declared is None:
+            return []
+        names = declared if is_array(declared) else [declared]
+        if any(name not in KINDS for name in names):
+            self._reword("type", declared, path, notes)
+        return [name for name in dict.fromkeys(filter(_is_word, names)) if name in KINDS]
 
     def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
         members: Schema = {}
@@ -261,7 +307,7 @@ class _Compiler:
             return name
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         clean = "".join(each if each.isascii() and each.isalnum() else "_" for each in name)[:50]
-        new = f"{clean}_{digest}"
+        new = f"{'_' if clean[:1].isdigit() else ''}{clean}_{digest}"
         self.renamed[new] = name
         self._lose(f"{path}.{name}" if path else name, f"its name: {new}")
         return new
@@ -270,14 +316,12 @@ class _Compiler:
         self.lost.append(Loss(path, what))
 
 
-_MEMBERS: Final = {
-    "properties": "object",
-    "required": "object",
-    "additionalProperties": "object",
-    "items": "array",
-    "minItems": "array",
-    "maxItems": "array",
-}
+def _is_word(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _shown(value: object) -> str:
+    return shortened(stripped(json.dumps(value, ensure_ascii=False)), _SHORT)
 
 
 def _array(value: object) -> list[Any]:

@@ -6,52 +6,25 @@ of its messages, or a list of its tool calls. Which provider's it is is seen fro
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-
-from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.tools.models.outcome import SHOWN, Asked, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ipymcp.tools.content import Image
     from ipymcp.tools.models.declaring import Declaration
 
-__all__ = ["SHAPES", "Asked", "Dialect", "Outcome", "asked", "messages", "read_arguments"]
+__all__ = ["SHAPES", "Dialect", "asked", "messages"]
 
 Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini"]
 _HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
-_SHOWN: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The images that models take."""
-
-
-class Asked(Struct, frozen=True):
-    """A call that a model asks for."""
-
-    id: str
-    name: str
-    arguments: Any
-    """A mapping, or the JSON of one as the model wrote it."""
-
-
-class Outcome(Struct, frozen=True):
-    """What came of it, as the model is told."""
-
-    asked: Asked
-    text: str
-    images: tuple[Image, ...] = ()
-    is_error: bool = False
-    value: Any = None
-    """What came back, for the notebook."""
-
-    @property
-    def shown(self) -> list[tuple[str, Image]]:
-        """The images that models take, with what they truly are."""
-        kinds = [(image.display_type, image) for image in self.images]
-        return [(kind, image) for kind, image in kinds if kind in _SHOWN]
+_CHAT_CALLS: Final = ("function", "custom", "tool_call")
+"""The types of a call in Chat Completions, and in LangChain's messages, which are of its kind."""
+_DEPTH: Final = 8
+"""How deep in a response there may be objects of a library: one deeper than arguments are."""
 
 
 # -- declarations -----------------------------------------------------------------------------------------------------
@@ -107,13 +80,16 @@ def _read(value: Any) -> tuple[Dialect, list[Asked]]:
             return "openai", _chat_calls(value)
         if is_array(value.get("output")):
             return "openai_responses", _calls(value["output"], _response_call)
-        if is_array(value.get("candidates")):
-            return "gemini", _calls(_parts(_first(value["candidates"], "content")), _gemini_call)
+        if any(each in value for each in ("candidates", "promptFeedback", "prompt_feedback")):
+            return "gemini", _calls(_parts(_first(value.get("candidates") or [], "content")), _gemini_call)
         if is_array(value.get("parts")):
             return "gemini", _calls(value["parts"], _gemini_call)
         if is_array(value.get("content")):
             return "anthropic", _calls(value["content"], _anthropic_call)
-        return _read_items([value])
+        dialect, calls = _read_items([value])
+        if calls or "type" in value:
+            return dialect, calls
+        raise ArgumentError(f"no answer of a model: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
     raise ArgumentError(f"no answer of a model: {type(value).__name__}", hint=_HINT)
 
 
@@ -128,7 +104,7 @@ def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[Asked]]:
         found = _calls(items, read)
         if found:
             return dialect, found
-    if not items or all(is_object(item) and "type" in item for item in items):
+    if all(is_object(item) for item in items):
         return "openai", []
     kinds = ", ".join(sorted({type(item).__name__ for item in items}))
     raise ArgumentError(f"no tool calls of a model: a list of {kinds}", hint=_HINT)
@@ -143,10 +119,12 @@ def _chat_calls(message: Any) -> list[Asked]:
 
 
 def _chat_call(item: Any) -> Asked | None:
-    function = item.get("function") if is_object(item) else None
-    if not is_object(function):
+    """One of `tool_calls`, however it is malformed: a call without an answer costs the whole conversation."""
+    if not is_object(item) or not (is_object(item.get("function")) or item.get("type") in _CHAT_CALLS):
         return None
-    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), function.get("arguments"))
+    function = next((item[key] for key in ("function", "custom") if is_object(item.get(key))), item)
+    arguments = function.get("arguments", function.get("args"))
+    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), arguments)
 
 
 def _response_call(item: Any) -> Asked | None:
@@ -178,12 +156,15 @@ def _first(items: Sequence[Any], key: str) -> Any:
     return items[0].get(key) if items and is_object(items[0]) else None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = _DEPTH) -> Any:
+    """A response as JSON, also one that was put together of a library's objects by hand."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump()
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    if depth and is_object(value):
+        return {key: _plain(each, depth - 1) for key, each in value.items()}
+    if depth and type(value) in (list, tuple):
+        return [_plain(each, depth - 1) for each in value]
     return value
 
 
@@ -194,8 +175,8 @@ def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, An
     """What to add to the conversation after the model's own message; nothing where it asked for nothing."""
     if not outcomes:
         return []
-    if dialect == "openai":
-        return [{"role": "tool", "tool_call_id": one.asked.id, "content": _with_names(one)} for one in outcomes]
+    if dialect == "openai":  # takes images from no tool
+        return [{"role": "tool", "tool_call_id": one.asked.id, "content": one.parted(())[0]} for one in outcomes]
     if dialect == "openai_responses":
         return [
             {"type": "function_call_output", "call_id": one.asked.id, "output": _response_output(one)}
@@ -206,52 +187,31 @@ def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, An
     return [{"role": "user", "parts": [_gemini_result(one) for one in outcomes]}]
 
 
-def _with_names(outcome: Outcome) -> str:
-    """The text, with the images named that Chat Completions takes from no tool."""
-    return "\n".join([outcome.text, *map(str, outcome.images)]).strip()
-
-
 def _response_output(outcome: Outcome) -> Any:
-    shown = outcome.shown
+    text, shown = outcome.parted(SHOWN)
     if not shown:
-        return _with_names(outcome)
+        return text
     images = [{"type": "input_image", "image_url": f"data:{kind};base64,{image.base64}"} for kind, image in shown]
-    return [{"type": "input_text", "text": outcome.text}, *images] if outcome.text else images
+    return [{"type": "input_text", "text": text}, *images] if text else images
 
 
 def _anthropic_result(outcome: Outcome) -> dict[str, Any]:
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": outcome.text}] if outcome.text else []
+    text, shown = outcome.parted(SHOWN)
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     blocks += [
         {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
-        for kind, image in outcome.shown
+        for kind, image in shown
     ]
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.asked.id, "content": blocks}
     return {**result, "is_error": True} if outcome.is_error else result
 
 
 def _gemini_result(outcome: Outcome) -> dict[str, Any]:
+    text, shown = outcome.parted(SHOWN[:3])
     key = "error" if outcome.is_error else "output"
-    response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: outcome.text}}
+    response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: text}}
     if outcome.asked.id:
         response["id"] = outcome.asked.id
-    if shown := outcome.shown:
+    if shown:
         response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
     return {"functionResponse": response}
-
-
-def read_arguments(value: Any) -> dict[str, Any]:
-    """The arguments a model gave.
-
-    Raises:
-        ArgumentError: They are no JSON object; the message is for the model.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value or "{}")
-        except ValueError as error:
-            raise ArgumentError(f"the arguments are no JSON: {error}", hint="send one JSON object") from error
-    if value is None:
-        return {}
-    if not is_object(value):
-        raise ArgumentError("the arguments are no JSON object", hint="send one JSON object")
-    return value

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.answer import Usage
     from ipymcp.tools.models.declaring import Declaration
-    from ipymcp.tools.models.dialects import Outcome
+    from ipymcp.tools.models.outcome import Outcome
 
 __all__ = ["Clock", "Driver", "Finished", "Limits", "Question"]
 

@@ -10,7 +10,7 @@ from ipymcp.tools.models.declaring import Declaration, declared_function
 from ipymcp.tools.models.functions import HERE, FunctionTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["BUDGET", "CALL", "Discover", "ToolFinder"]
 
@@ -50,9 +50,9 @@ class ToolFinder:
     def __init__(self, declared: Callable[[], Sequence[Declaration]]) -> None:
         self._declared = declared
 
-    def declarations(self) -> list[Declaration]:
-        """What the model is given instead."""
-        return [declared_function(FunctionTool(self.search_tools)), _CALL_TOOL]
+    def declarations(self, beside: Iterable[FunctionTool] = ()) -> list[Declaration]:
+        """What the model is given instead, beside some functions."""
+        return [declared_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declared_function, beside)]
 
     def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]]:
         """Find tools by words of what they should do. Gives their names, descriptions and parameters.

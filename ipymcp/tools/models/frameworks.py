@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from ipymcp.tools.models.declaring import Declaration
-    from ipymcp.tools.models.dialects import Outcome
+    from ipymcp.tools.models.outcome import Outcome
     from ipymcp.tools.models.running import ToolCaller
 
 __all__ = ["chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
@@ -55,7 +55,7 @@ def pydantic_ai_toolset(
             if outcome.is_error:
                 raise ai.ToolFailed(outcome.text)
             images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]
-            return [outcome.text, *images] if images else outcome.text
+            return [outcome.named, *images] if images else outcome.named
 
     return McpToolset()
 
@@ -69,7 +69,7 @@ def langchain_tools(declared: Iterable[Declaration], called: ToolCaller) -> list
         if outcome.is_error:
             raise failed(outcome.text)
         images = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in outcome.shown]
-        return [{"type": "text", "text": outcome.text}, *images] if images else outcome.text
+        return [{"type": "text", "text": outcome.named}, *images] if images else outcome.named
 
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
@@ -98,7 +98,7 @@ def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
         def run(**arguments: Any) -> Any:
             outcome = _succeeded(called(one.name, arguments))
             images = [llm.Attachment(type=kind, content=image.data) for kind, image in outcome.shown]
-            return llm.ToolOutput(output=outcome.text, attachments=images) if images else outcome.text
+            return llm.ToolOutput(output=outcome.named, attachments=images) if images else outcome.named
 
         return llm.Tool(
             name=one.name, description=one.description, input_schema=one.parameters, implementation=run, plugin=_NAME

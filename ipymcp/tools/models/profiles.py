@@ -30,6 +30,7 @@ class Profile(Struct, frozen=True):
         words: The keywords that may stay, beside those that the compiler writes itself.
         formats: The values of `format` that may stay; None for all.
         type_lists: Whether `type` may be a list.
+        any_choices: Whether `enum` may have anything; else texts and numbers.
         recursion: Whether a schema may refer to itself.
         key: What the name of a property must match; None for anything.
         depth: How many objects and arrays may stand in one another.
@@ -41,6 +42,7 @@ class Profile(Struct, frozen=True):
     words: frozenset[str]
     formats: frozenset[str] | None = None
     type_lists: bool = True
+    any_choices: bool = True
     recursion: bool = False
     key: re.Pattern[str] | None = None
     depth: int = 10
@@ -61,7 +63,8 @@ _GEMINI: Final = Profile(
     (_ANNOTATIONS - {"default"}) | _LIMITS - {"pattern", "minLength", "maxLength"} | {"format"},
     frozenset({"date-time", "date", "time"}),
     type_lists=False,
-    key=_KEY,
+    any_choices=False,
+    key=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
     description=8_000,
     functions=512,
 )

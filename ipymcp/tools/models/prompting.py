@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from ipymcp.tools.models.values import is_frame
 from ipymcp.tools.plain import NotJson, plain
 from ipymcp.tools.sanitize import stripped
 
@@ -73,7 +74,7 @@ def _told(value: Any) -> tuple[str, str]:
     kind = type(value).__name__
     if isinstance(value, str):
         return _cut(kind, value)
-    if _is_frame(value):
+    if is_frame(value):
         rows, columns = value.shape
         head = value.head(_ROWS)
         schema = ", ".join(f"{name}: {dtype}" for name, dtype in _columns(value))
@@ -95,10 +96,6 @@ def _cut(kind: str, text: str) -> tuple[str, str]:
         return f"{kind}, {len(text):,} characters", text
     what = f"{kind}, {len(text):,} characters: the first {_LONGEST:,}"
     return what, f"{text[:_LONGEST]}\n[cut here: {len(text):,} characters in all]"
-
-
-def _is_frame(value: Any) -> bool:
-    return all(hasattr(value, name) for name in ("columns", "dtypes", "head", "shape")) and len(value.shape) == 2
 
 
 def _columns(frame: Any) -> list[tuple[str, Any]]:

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import ArgumentError
 from ipymcp.tools.complaints import shortened
-from ipymcp.tools.frames import find_records
+from ipymcp.tools.models.values import as_rows, as_text
 from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from ipymcp.tools.frames import Record
     from ipymcp.tools.kept_results import KeptResults
 
 __all__ = ["LONGEST", "ResultReader", "preview"]
 
 LONGEST: Final = 20_000
 """Characters that a model is given at a time."""
-_PAGE: Final = LONGEST // 2
+_PAGE: Final = LONGEST // 2 - 100
 """Characters of one page, which JSON may nearly double."""
 _ROWS: Final = 5
 _MOST_ROWS: Final = 200
@@ -55,13 +56,13 @@ class ResultReader:
             columns: Only these columns of a table.
             where: Only rows of a table whose columns have these values.
         """
-        if handle not in self._handles or handle not in self._kept:
-            known = ", ".join(map(str, sorted(self._handles))) or "none"
-            raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")
-        value = self._kept[handle]
+        offset, limit = max(offset, 0), min(max(limit, 1), _MOST_ROWS)
+        value = self._value(handle)
         rows = _rows(value)
         if rows is None:
-            text = _text(value)
+            if columns or where:
+                raise ArgumentError("this result is text: it has no columns", argument="columns")
+            text = stripped(as_text(value))
             return {"text": text[offset : offset + _PAGE], "next": _next(offset + _PAGE, len(text))}
         names = _names(rows)
         for name in (*(columns or ()), *(where or ())):
@@ -69,9 +70,15 @@ class ResultReader:
                 raise ArgumentError(
                     f"there is no column {name!r}", argument="columns", hint=f"columns: {_listed(names)}"
                 )
-        chosen = [row for row in rows if all(row.get(name) == wanted for name, wanted in (where or {}).items())]
-        page = _fitting(_picked(chosen[offset : offset + min(limit, _MOST_ROWS)], columns))
+        chosen = [row for row in rows if all(_is(row.get(name), wanted) for name, wanted in (where or {}).items())]
+        page = _fitting(_picked(chosen[offset : offset + limit], columns))
         return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
+
+    def _value(self, handle: int) -> Any:
+        if handle not in self._handles or handle not in self._kept:
+            known = ", ".join(map(str, self._handles)) or "none"
+            raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")
+        return self._kept[handle]
 
 
 def preview(value: Any, text: str, number: int) -> str:
@@ -81,7 +88,7 @@ def preview(value: Any, text: str, number: int) -> str:
         about = f"{len(text):,} characters"
         shown = text[: _PAGE // 2]
     else:
-        about = f"{len(rows):,} rows of {_listed(_types(rows))}"
+        about = f"{len(rows):,} row{'' if len(rows) == 1 else 's'} of {_listed(_types(rows))}"
         shown = json.dumps(_fitting(rows[:_ROWS]), ensure_ascii=False)
     return (
         f"[Too long to be given whole: {about}. It is kept as result {number}: call read_result with handle={number} to"
@@ -89,20 +96,30 @@ def preview(value: Any, text: str, number: int) -> str:
     )
 
 
-def _rows(value: Any) -> list[dict[str, Any]] | None:
-    return find_records(getattr(value, "data", value))
+def _rows(value: Any) -> list[Record] | None:
+    """The rows of a table; None where one of them would be too long for a page, so that all of it can be read."""
+    rows = as_rows(value)
+    return None if rows is None or any(_length(row) > _PAGE for row in rows) else rows
 
 
-def _text(value: Any) -> str:
-    text = getattr(value, "text", value)
-    return stripped(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, default=str))
+def _length(row: Record) -> int:
+    return len(json.dumps(row, ensure_ascii=False))
 
 
-def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _is(value: Any, wanted: Any) -> bool:
+    """Whether a cell has the wanted value, which a model may have written as text."""
+    return value == wanted or (isinstance(wanted, str) != isinstance(value, str) and _word(value) == _word(wanted))
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _names(rows: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _types(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _types(rows: Sequence[Record]) -> list[str]:
     first = {name: type(row[name]).__name__ for row in reversed(rows[:_MOST_ROWS]) for name in row}
     return [f"{name}: {first.get(name, 'any')}" for name in _names(rows)]
 
@@ -111,16 +128,16 @@ def _listed(names: Sequence[str]) -> str:
     return shortened(", ".join(names), _LONGEST_NAMES)
 
 
-def _picked(rows: Sequence[dict[str, Any]], columns: Sequence[str] | None) -> list[dict[str, Any]]:
+def _picked(rows: Sequence[Record], columns: Sequence[str] | None) -> list[Record]:
     return [{name: row[name] for name in columns if name in row} for row in rows] if columns else list(rows)
 
 
-def _fitting(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fitting(rows: Sequence[Record]) -> list[Record]:
     """As many of the rows as there is room for, one at least."""
-    fitting: list[dict[str, Any]] = []
+    fitting: list[Record] = []
     room = _PAGE
     for row in rows:
-        room -= len(json.dumps(row, ensure_ascii=False, default=str))
+        room -= _length(row)
         if room < 0 and fitting:
             break
         fitting.append(row)

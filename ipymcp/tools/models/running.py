@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
-from ipymcp.protocol import wire
-from ipymcp.tools.content import Image
 from ipymcp.tools.models.compiling import restored
-from ipymcp.tools.models.dialects import Asked, Outcome, read_arguments
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
+from ipymcp.tools.models.outcome import Asked, Outcome, read_arguments
+from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.reading import LONGEST, preview
-from ipymcp.tools.plain import plain
+from ipymcp.tools.models.values import as_text
+from ipymcp.tools.results import ToolResult
 from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.questions import Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
-    from ipymcp.tools.results import ToolResult
+    from ipymcp.tools.models.profiles import Profile
     from ipymcp.tools.tool import ToolFactory
     from ipymcp.tools.toolset import Toolset
 
 __all__ = ["Runner", "ToolCaller"]
+
+_NOTHING: Final = "(it answered nothing)"
 
 
 class Runner:
@@ -45,16 +47,25 @@ class Runner:
         toolset: What may be called.
         factory: Makes the tools.
         turn: Names the answer, so that one consent may cover all of it.
+        conversation: What the answer is a part of; None where the host does not see it.
+        profile: What the tools were declared to: it may know properties by other names than the tool.
     """
 
-    def __init__(self, toolset: Toolset, factory: ToolFactory, turn: str) -> None:
+    def __init__(
+        self,
+        toolset: Toolset,
+        factory: ToolFactory,
+        turn: str = "",
+        conversation: Conversation | None = None,
+        profile: Profile = PLAIN,
+    ) -> None:
         self._toolset = toolset
         self._factory = factory
         self._host: Host = factory.host
         self._turn = turn
+        self._profile = profile
         self._lanes: dict[str, Lane] = {}
-        self._doubt = ""
-        """Whose words this model has read, as a reason to doubt it."""
+        self._conversation = conversation
 
     async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
         """Make them, and give how each ended, in their order."""
@@ -74,12 +85,14 @@ class Runner:
                 async with self._lane(HERE).entered(alone=True):
                     return await self._run_function(asked, found, arguments)
             session, entry = found
-            renamed = self._factory.declarer.declared(entry).renamed
+            renamed = self._factory.declarer.declared(entry, self._profile).renamed
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
         except McpError as error:
             return Outcome(asked, _told(error), is_error=True)
+        except Exception as error:  # a fault of ours must not take the answers of the other calls with it
+            return Outcome(asked, stripped(f"Error: {type(error).__name__}: {error}"[:LONGEST]), is_error=True)
 
     async def _run_tool(
         self,
@@ -89,10 +102,8 @@ class Runner:
         arguments: Mapping[str, Any],
         card: Card | None,
     ) -> Outcome:
-        options = replace(session.call_options.changed(None, None, None, "model", self._turn), card=card)
-        known = hints(entry, session.rights)
-        if self._doubt and self._turn and known.get("readOnlyHint") is not True and self._host.guard.policy.doubts:
-            options = replace(options, doubt=self._doubt)
+        options = session.call_options.changed(None, None, None, "model", self._turn)
+        options = replace(options, conversation=self._conversation, card=card)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
@@ -101,9 +112,8 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        if known.get("openWorldHint") is not False:
-            name = f"{session.name}.{entry.name}"
-            self._doubt = f"what {name} answered may be anybody's words, and the model has read it"
+        if self._conversation is not None and hints(entry, session.rights).get("openWorldHint") is not False:
+            self._conversation.read(f"{session.name}.{entry.name}")
         return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
@@ -113,25 +123,23 @@ class Runner:
         bound = tool.bind(arguments)
         try:
             value = await self._host.answers.run(_without_argument(tool.function, bound), None)
-            text = value if isinstance(value, str) else json.dumps(plain(value, ()), ensure_ascii=False)
         except McpError:
             raise
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
             return Outcome(asked, told[:LONGEST], is_error=True)
-        return Outcome(asked, self._cut(text, value, self._host.number(), len(text)), value=value)
+        return await asyncio.to_thread(self._read, asked, value, self._host.number())
 
-    def _read(self, asked: Asked, result: ToolResult, number: int) -> Outcome:
-        """A result as the model is given it: its structured content or its text, never both, and its images."""
-        text = self._cut(_text(result), result, number, result.size)
-        return Outcome(asked, text, tuple(result.images), value=result)
-
-    def _cut(self, text: str, value: object, number: int, size: int) -> str:
-        if len(text) <= LONGEST:
-            return stripped(text)
-        self._factory.results.keep(number, value, size)
-        self._factory.for_models.add(number)
-        return preview(value, text, number)
+    def _read(self, asked: Asked, value: Any, number: int) -> Outcome:
+        """What came back, as the model is given it: at most so much text, and the images."""
+        text = as_text(value)
+        is_result = isinstance(value, ToolResult)
+        images = tuple(value.images) if is_result else ()
+        if len(text) > LONGEST:
+            self._factory.keep_for_models(number, value, value.size if is_result else len(text))
+            text = preview(value, text, number)
+        text = stripped(text)
+        return Outcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
 
 
 class ToolCaller:
@@ -144,7 +152,7 @@ class ToolCaller:
 
     def __init__(self, toolset: Toolset, factory: ToolFactory) -> None:
         self._loop = factory.host.loop
-        self._runner = Runner(toolset, factory, turn="")
+        self._runner = Runner(toolset, factory)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and wait for it here."""
@@ -153,16 +161,6 @@ class ToolCaller:
     async def aio(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and await it."""
         return await self._loop.arun(self._runner.run(Asked("", name, arguments)))
-
-
-def _text(result: ToolResult) -> str:
-    structured = result._structured
-    if structured is not None and result._wraps_result:
-        return result.data if isinstance(result.data, str) else wire.encode(result.data).decode()
-    if structured is not None:
-        return bytes(structured).decode("utf-8", "replace")
-    parts = [str(part) for part in result.content if not isinstance(part, Image)]
-    return "\n".join(parts) or ("" if result.images else "(the tool answered nothing)")
 
 
 def _told(error: McpError) -> str:
