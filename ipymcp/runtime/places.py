@@ -28,8 +28,17 @@ class Places:
         self.known: dict[int, Place] = {}
 
     def __iter__(self) -> Iterator[Place]:
-        """Those of the main thread first, then the longest waiting."""
-        return iter(sorted(self.known.values(), key=lambda place: not place.is_main))
+        """Those of the main thread first, then the longest waiting.
+
+        Without those that have no ear: what a thread waits for while it does something at another place of its own.
+        """
+        known = [*self.known.values()]
+        deaf = [
+            place
+            for number, place in enumerate(known)
+            if any(later.is_blocked and later.thread == place.thread for later in known[number + 1 :])
+        ]
+        return iter(sorted((place for place in known if place not in deaf), key=lambda place: not place.is_main))
 
     def blocked(self, waiter: Waiter, subject: object = None) -> Place:
         """To be entered round the wait of a thread, in that thread.
@@ -44,7 +53,7 @@ class Places:
 class Place:
     """One thread or task that waits, entered for as long as it does."""
 
-    __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject")
+    __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject", "thread")
 
     def __init__(
         self, places: Places, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
@@ -58,7 +67,8 @@ class Place:
         """The loop of that thread, if one runs there."""
         self.is_blocked = is_blocked
         """Whether that loop stands still meanwhile."""
-        self.is_main = threading.current_thread() is threading.main_thread()
+        self.thread = threading.current_thread()
+        self.is_main = self.thread is threading.main_thread()
 
     def __enter__(self) -> Place:
         self._places.known[id(self)] = self

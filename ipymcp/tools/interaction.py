@@ -14,6 +14,7 @@ from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.tools.sanitize import visible
+from ipymcp.tools.screen import on_screen
 
 if TYPE_CHECKING:
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
@@ -51,6 +52,7 @@ class Prompts:
         except ValueError:  # closed
             return False
 
+    @on_screen()
     def fill(self, question: FormQuestion) -> Answer:
         """Ask for each value in turn."""
         try:
@@ -68,6 +70,7 @@ class Prompts:
         except _NOBODY:
             return CANCELLED
 
+    @on_screen()
     def visit(self, question: UrlQuestion) -> Answer:
         """Show the whole address and its domain, and ask whether the user agrees."""
         _say(f"{_asker(question)} asks you to visit {visible(domain(question.url))}:")
@@ -84,6 +87,7 @@ class Prompts:
         except _NOBODY:
             return CANCELLED
 
+    @on_screen()
     def login(self, question: LoginQuestion) -> str | None:
         """Show where to log in, and wait until the user says that it is done."""
         _say(f"{visible(question.server)} wants you to log in at {visible(question.domain)}:")
@@ -105,6 +109,7 @@ class Prompts:
         except _NOBODY:
             return None
 
+    @on_screen()
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
         """Show servers, and ask which may run."""
         from ipymcp.tools.consent import ask_trust
@@ -114,6 +119,7 @@ class Prompts:
         except _NOBODY:
             return None
 
+    @on_screen()
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         """Show calls, and ask whether they may be made."""
         from ipymcp.tools.consent import ask_approval

@@ -204,3 +204,28 @@ def test_an_interrupt_while_a_call_runs_leaves_no_card_that_runs(kernel: Kernel)
 
     assert outcome.error is not None and outcome.error.traceback.splitlines() == STOPPED
     assert lines(outcome) == ["demo.slow · stopped"]
+
+
+def test_what_a_models_code_calls_is_asked_about_on_the_screen(kernel: Kernel) -> None:
+    text = 'run_python({"code": "print(1)\\nprint(mcp.demo.echo(\'hey\').text)"})'
+
+    outcome = kernel.run(f"%mcp ask --code --allow notebook.run_python {text}", answers=["once"])
+
+    assert "You call demo.echo (ask demo.* (this notebook); the server says that it only reads):" in outcome.stdout
+    assert '  │ text = "hey"' in outcome.stdout
+    assert "They answered: 1\nhey" in outcome.displays[-2]["text/plain"]
+
+
+def test_an_answer_that_no_cell_shows_leaves_a_line_of_what_was_asked(kernel: Kernel) -> None:
+    cell = kernel.start(f"answer = await mcp.ask.aio({ECHO!r})", answers=())
+    cell.wait_for(lambda outcome: any(WIDGET in one for one in outcome.displays))
+    view = CommView(kernel, cell.outcome.displays)
+    view.send({"kind": "library"})
+    view.hello(wants=["questions"])
+    view.until(lambda state: bool(state["questions"]))
+    [question] = view.state["questions"].values()
+    assert "card" not in question
+
+    view.ask("answer", question=question["id"], answer="once")
+
+    assert cell.wait().displays == [{"text/plain": "May demo.echo be called? · allowed once"}]

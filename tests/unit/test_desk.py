@@ -88,6 +88,11 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
         second.release()
 
 
+def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(loop: BackgroundLoop, desk: Desk) -> None:
+    with loop.places.blocked(Waiter()):  # in the midst of which it runs something that asks
+        assert loop.run(desk.ask(here, None)) is threading.main_thread()
+
+
 def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(loop: BackgroundLoop, desk: Desk) -> None:
     waiter, entered = Waiter(), threading.Event()
     with loop.places.blocked(waiter):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import io
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from ipymcp.runtime.interaction import Errand
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.functions import HERE
 from ipymcp.tools.sanitize import stripped
+from ipymcp.tools.screen import Printed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -100,7 +101,7 @@ class Coder:
 
     def _execute(self, code: str) -> str:
         """Where the user waits."""
-        printed = io.StringIO()
+        printed = Printed(sys.stdout)
         try:
             tree = ast.parse(code, _FILE)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
