@@ -46,6 +46,7 @@ class Toolset(Listing):
         factory: Makes them.
         parts: What is joined: for each, the patterns it was narrowed by, step by step.
         functions: The functions of the notebook among them.
+        handles: The numbers of the results that a model with these tools may read on in.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Toolset(Listing):
         factory: ToolFactory,
         parts: tuple[tuple[tuple[str, ...], ...], ...] = ((),),
         functions: tuple[FunctionTool, ...] = (),
+        handles: set[int] | None = None,
     ) -> None:
         self._host = host
         self._factory = factory
         self._parts = parts
         self._functions = functions
+        self._handles = factory.for_models if handles is None else handles
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -69,7 +72,7 @@ class Toolset(Listing):
         if not patterns:
             return self
         functions = tuple(one for one in self._functions if selects(patterns, one))
-        return Toolset(self._host, self._factory, tuple((*part, patterns) for part in self._parts), functions)
+        return self._with(tuple((*part, patterns) for part in self._parts), functions)
 
     def __add__(self, others: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
         """This and another selection, or tools, or functions of the notebook; each once.
@@ -88,7 +91,14 @@ class Toolset(Listing):
             parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
             functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
         known = {one.name: one for one in (*self._functions, *functions)}
-        return Toolset(self._host, self._factory, (*self._parts, *parts), tuple(known.values()))
+        return self._with((*self._parts, *parts), tuple(known.values()))
+
+    def _with(self, parts: tuple[tuple[tuple[str, ...], ...], ...], functions: tuple[FunctionTool, ...]) -> Toolset:
+        return Toolset(self._host, self._factory, parts, functions, self._handles)
+
+    def _for_conversation(self, handles: set[int]) -> Toolset:
+        """The same tools for a model that may read on in no results but its own."""
+        return Toolset(self._host, self._factory, self._parts, self._functions, handles)
 
     @property
     def entries(self) -> list[ToolEntry]:
@@ -195,13 +205,18 @@ class Toolset(Listing):
     @property
     def _reading(self) -> tuple[FunctionTool, ...]:
         """What reads on in results that were too long, once there are any."""
-        handles = [one for one in self._factory.results if one in self._factory.for_models]
+        handles = [one for one in self._factory.results if one in self._handles]
         if not handles:
             return ()
         from ipymcp.tools.models.functions import FunctionTool
         from ipymcp.tools.models.reading import ResultReader
 
         return (FunctionTool(ResultReader(self._factory.results, handles).read_result),)
+
+    def _keep(self, number: int, value: Any, size: int) -> None:
+        """Keep what a model is given a part of, and let it read on there; from any thread."""
+        self._factory.results.keep(number, value, size)
+        self._handles.add(number)
 
     def _declarations(self, *profile: Profile) -> list[Declaration]:
         from ipymcp.tools.models.declaring import declared_function

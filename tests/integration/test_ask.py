@@ -210,6 +210,8 @@ def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, mod
 
     names = [one["function"]["name"] for one in asked(models)[-1]["tools"]]
     assert names == ["search_tools", "call_tool", "read_result"]
+    again = ask(kernel, "hey")
+    assert shown(again)[0].startswith("echo · 5 tools, "), "a fresh conversation knows nothing of that"
 
 
 CODE = "birds = mcp.demo.query('penguins', limit=3).data\nprint(birds['count'])\nlen(birds['rows'])"

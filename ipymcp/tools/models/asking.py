@@ -155,6 +155,8 @@ class Asker:
         self._host = host
         self._factory = factory
         self._chats: dict[str, list[Any]] = {}
+        self._handles: dict[str, set[int]] = {}
+        """The results that the model of each conversation may read on in."""
         self._made: Driver | None = None
 
     @property
@@ -225,7 +227,8 @@ class Asker:
         return plan, self._beginning(wanted, plan)
 
     def _plan(self, wanted: Wanted) -> _Plan:
-        tools = wanted.tools
+        handles = self._handles.setdefault(wanted.chat, set()) if wanted.chat else set[int]()
+        tools = wanted.tools._for_conversation(handles)
         declarations = tools._declarations()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:

@@ -120,7 +120,7 @@ class Runner:
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
         if len(text) > LONGEST:
-            self._factory.keep_for_models(number, value, value.size if is_result else len(text))
+            self._toolset._keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)
         text = stripped(text)
         return Outcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
