@@ -74,8 +74,8 @@ class Toolset(Listing):
         functions = tuple(one for one in self._functions if selects(patterns, one))
         return self._with(tuple((*part, patterns) for part in self._parts), functions)
 
-    def __add__(self, others: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
-        """This and another selection, or tools, or functions of the notebook; each once.
+    def __add__(self, others: Toolset | Tool | Callable[..., Any] | Iterable[Tool | Callable[..., Any]]) -> Toolset:
+        """This and another selection, or tools, or functions of the notebook, one or several; each once.
 
         Raises:
             ArgumentError: A model could not call one of the functions.
@@ -86,12 +86,14 @@ class Toolset(Listing):
             from ipymcp.tools.models.functions import FunctionTool
             from ipymcp.tools.tool import Tool
 
-            given = list(others)
+            given: list[Any] = [others] if callable(others) or isinstance(others, str) else list(others)
             tools = [one for one in given if isinstance(one, Tool)]
             parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
             functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
         known = {one.name: one for one in (*self._functions, *functions)}
         return self._with((*self._parts, *parts), tuple(known.values()))
+
+    __radd__ = __add__
 
     def _with(self, parts: tuple[tuple[tuple[str, ...], ...], ...], functions: tuple[FunctionTool, ...]) -> Toolset:
         return Toolset(self._host, self._factory, parts, functions, self._handles)
@@ -144,8 +146,8 @@ class Toolset(Listing):
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
-    def __getitem__(self, name: str) -> Tool:
-        """A tool of it by `server.tool`.
+    def __getitem__(self, name: str) -> Tool | Callable[..., Any]:
+        """A tool of it by `server.tool`; a function by `notebook.function`.
 
         Raises:
             UnknownName: It is not in the selection; it is a KeyError too.
@@ -153,6 +155,9 @@ class Toolset(Listing):
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
+        for one in self._functions:
+            if name == f"{one.server}.{one.name}":
+                return one.function
         raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
 
     # -- for a model --------------------------------------------------------------------------------------------------
@@ -270,29 +275,41 @@ class Toolset(Listing):
         return messages(dialect, await runner.run_all(calls))
 
     def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:
-        """What a model means by a name.
+        """What a model means by a name. Its server may be starting.
 
         Raises:
             UnknownName: Nothing, or what it may not see.
+            ServerError: A tool of a server that does not run.
         """
         if not name:
             raise UnknownName("the call names no tool")
         for function in self._for_model:
             if function.name == name:
                 return function
-        found = next((one for one in self._meant(name) if not self._host.is_denied(*one, "model")), None)
+        here = self._sessions()
+        found = self._meant(name, here)
+        if found is None:
+            found = self._meant(name, [one for one in self._host.sessions.values() if one not in here])
+            if found is not None and not found[0].is_moving:
+                found[0].require()
         if found is not None:
             return found
         raise UnknownName(f"there is no tool {name!r}", hint=nearest(name, self.model_names) or None)
 
-    def _meant(self, name: str) -> Iterator[tuple[ServerSession, ToolEntry]]:
-        """The selected tools of that name: at once where it is nothing but server and tool, else by looking at all."""
-        for session in self._sessions():
-            entry = session.catalog.tools.get(name.removeprefix(f"{session.name}__"))
-            if entry is not None and model_name(session.name, entry.name) == name and self._selects(entry):
-                yield session, entry
-                return
-        yield from (one for one in self._selected() if model_name(one[1].server, one[1].name) == name)
+    def _meant(self, name: str, sessions: Iterable[ServerSession]) -> tuple[ServerSession, ToolEntry] | None:
+        """The selected tool of that name: at once where it is nothing but server and tool, else by looking at all."""
+        found = [
+            (session, entry)
+            for session in sessions
+            for entry in (session.catalog.tools.get(name.removeprefix(f"{session.name}__")),)
+            if entry is not None and model_name(session.name, entry.name) == name
+        ] or [
+            (session, entry)
+            for session in sessions
+            for entry in session.catalog.tools.values()
+            if model_name(entry.server, entry.name) == name
+        ]
+        return next((one for one in found if self._selects(one[1]) and not self._host.is_denied(*one, "model")), None)
 
     # -- for people ---------------------------------------------------------------------------------------------------
 

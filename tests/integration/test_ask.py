@@ -330,7 +330,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
     function = {"name": "demo__echo", "arguments": '{"text": "x"}'}
     kernel.run(f"call = {{'id': 'c', 'type': 'function', 'function': {function!r}}}")
 
-    assert "Error: there is no tool 'demo__echo'" in kernel.run(code).stdout
+    assert "Error: demo: is stopped" in kernel.run(code).stdout
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ class _Calls:
         """Make one, from the driver's loop."""
         asked = Asked("", name, arguments)
         if name == CALL:
-            asked = Asked("", str(arguments.get("name")), arguments.get("arguments"))
+            asked = Asked("", str(arguments.get("name") or ""), arguments.get("arguments"))
         return await self._host.loop.arun(self._make(asked))
 
     async def _make(self, asked: Asked) -> Outcome:

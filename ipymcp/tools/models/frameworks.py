@@ -42,7 +42,7 @@ def pydantic_ai_toolset(
             return {one.name: self._tool(one) for one in declared()}
 
         def _tool(self, one: Declaration) -> Any:
-            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.parameters}
+            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema}
             return toolsets.ToolsetTool(
                 toolset=self,
                 tool_def=ai.ToolDefinition(**about),
@@ -81,7 +81,7 @@ def langchain_tools(declared: Iterable[Declaration], called: ToolCaller) -> list
         return structured(
             name=one.name,
             description=one.description,
-            args_schema=one.parameters,
+            args_schema=one.schema,
             func=run,
             coroutine=run_async,
             handle_tool_error=True,
@@ -101,7 +101,7 @@ def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
             return llm.ToolOutput(output=outcome.named, attachments=images) if images else outcome.named
 
         return llm.Tool(
-            name=one.name, description=one.description, input_schema=one.parameters, implementation=run, plugin=_NAME
+            name=one.name, description=one.description, input_schema=one.schema, implementation=run, plugin=_NAME
         )
 
     return [made(one) for one in declared]
@@ -115,7 +115,7 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
         def run(**arguments: Any) -> Any:
             return _succeeded(called(one.name, arguments)).text
 
-        about = {"name": one.name, "description": one.description, "parameters": one.parameters}
+        about = {"name": one.name, "description": one.description, "parameters": one.schema}
         return chatlas.Tool(func=run, **about)
 
     return [made(one) for one in declared]

@@ -41,7 +41,9 @@ class FunctionTool:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", type(function).__name__)
-        if not callable(function) or name == "<lambda>":
+        if not callable(function):
+            raise ArgumentError(f"{function!r} is no function", hint='patterns select: mcp.tools("fs.*")')
+        if name == "<lambda>":
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
         self.function = function
         self.server = HERE
@@ -57,7 +59,12 @@ class FunctionTool:
 
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(self.function).parameters
+        try:
+            return inspect.signature(self.function).parameters
+        except ValueError as error:  # of something written in C
+            raise ArgumentError(
+                f"{self.name}() does not say what it takes", hint="def a function of your own that calls it"
+            ) from error
 
     @cached_property
     def _types(self) -> dict[str, Any]:

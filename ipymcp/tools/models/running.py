@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
+from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
 from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.functions import HERE, FunctionTool
@@ -155,6 +155,8 @@ def _told(error: McpError) -> str:
         return stripped(error.result.text[:LONGEST]) or "The tool failed without a word."
     hint = f" ({error.hint})" if isinstance(error, (ArgumentError, UnknownName)) and error.hint else ""
     kind = "Timed out: " if isinstance(error, CallTimeout) else "Error: "
+    if isinstance(error, ServerError):
+        kind += f"{error.server}: "
     return stripped(f"{kind}{error.message}{hint}")
 
 
