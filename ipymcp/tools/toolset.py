@@ -188,45 +188,49 @@ class Toolset(Listing):
         """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`."""
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(), self._caller())
+        return langchain_tools(self._declarations(is_kept=True), self._caller())
 
     def to_llm(self) -> list[Any]:
         """The tools as `llm` takes them: `model.chain(prompt, tools=…)`."""
         from ipymcp.tools.models.frameworks import llm_tools
 
-        return llm_tools(self._declarations(), self._caller())
+        return llm_tools(self._declarations(is_kept=True), self._caller())
 
     def to_chatlas(self) -> list[Any]:
         """The tools as chatlas takes them: `chat.set_tools(…)`."""
         from ipymcp.tools.models.frameworks import chatlas_tools
 
-        return chatlas_tools(self._declarations(), self._caller())
+        return chatlas_tools(self._declarations(is_kept=True), self._caller())
+
+    def _for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
+        """The functions, and what reads on in long results: once there are any, or at once for whoever keeps this."""
+        reading = [self._reader] if is_kept else self._reading
+        return list({one.name: one for one in (*self._functions, *reading)}.values())
 
     @property
-    def _for_model(self) -> list[FunctionTool]:
-        """The functions, and what reads on in results. A function of a tool's name goes before it."""
-        return list({one.name: one for one in (*self._functions, *self._reading)}.values())
+    def _reading(self) -> list[FunctionTool]:
+        return [self._reader] if self._readable else []
 
     @property
-    def _reading(self) -> tuple[FunctionTool, ...]:
-        """What reads on in results that were too long, once there are any."""
-        handles = [one for one in self._factory.results if one in self._handles]
-        if not handles:
-            return ()
+    def _readable(self) -> list[int]:
+        return [one for one in self._factory.results if one in self._handles]
+
+    @property
+    def _reader(self) -> FunctionTool:
         from ipymcp.tools.models.functions import FunctionTool
         from ipymcp.tools.models.reading import ResultReader
 
-        return (FunctionTool(ResultReader(self._factory.results, handles).read_result),)
+        return FunctionTool(ResultReader(self._factory.results, self._readable).read_result)
 
     def _keep(self, number: int, value: Any, size: int) -> None:
         """Keep what a model is given a part of, and let it read on there; from any thread."""
         self._factory.results.keep(number, value, size)
         self._handles.add(number)
 
-    def _declarations(self, *profile: Profile) -> list[Declaration]:
+    def _declarations(self, *profile: Profile, is_kept: bool = False) -> list[Declaration]:
         from ipymcp.tools.models.declaring import declared_function
 
-        functions = [declared_function(one, *profile) for one in self._for_model]
+        functions = [declared_function(one, *profile) for one in self._for_model(is_kept=is_kept)]
         taken = {one.name for one in functions}
         tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
@@ -283,7 +287,7 @@ class Toolset(Listing):
         """
         if not name:
             raise UnknownName("the call names no tool")
-        for function in self._for_model:
+        for function in self._for_model():
             if function.name == name:
                 return function
         here = self._sessions()

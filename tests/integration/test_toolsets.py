@@ -287,6 +287,14 @@ def test_a_function_may_give_what_notebooks_hold(mcp: Mcp, value: object, text: 
     assert told((mcp.tools + [made]).run([call("made")])) == [text]
 
 
+def test_an_argument_may_be_called_self() -> None:
+    schema = {"type": "object", "properties": {"self": {"type": "string"}, "_self": {}}, "required": ["self"]}
+    odd = json.dumps({"name": "odd", "inputSchema": schema})
+    command = [str(ROOT / "tests" / "servers" / "named.py"), odd]
+    with ipymcp.connect({"own": {"command": sys.executable, "args": command}}) as mcp:
+        assert mcp.own.odd("x", _self=1).data["arguments"] == {"self": "x", "_self": 1}
+
+
 def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a b": {"type": "string"}}}
     for _ in range(12):  # deeper than what is declared to just any library
