@@ -1,4 +1,7 @@
-"""Fixtures of all tests. Real servers, real kernels; what is missing is a failure, never a skip."""
+"""Fixtures of all tests. Real servers, real kernels; what is missing is a failure, never a skip.
+
+But for the local model, whose engine is not published for every machine: where it is left out, that is said.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ class StartKernel(Protocol):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kernels(*names): run the test on each of these kernels (kernel-7 unless told)")
+    config.addinivalue_line("markers", "local_model: asks a real model that runs on this machine (some seconds each)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

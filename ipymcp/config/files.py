@@ -28,8 +28,9 @@ JSON5_MAX_BYTES = 200_000
 """Beyond it single quotes and names without quotes are not tried: the JSON5 reader takes seconds."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
-_ASSIGNMENT = re.compile(
-    r"""(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*=\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?""",
+_ASSIGNMENT = (
+    r"(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*="
+    r"""\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?"""
 )
 
 
@@ -120,7 +121,7 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue
-        match = _ASSIGNMENT.fullmatch(stripped)
+        match = re.fullmatch(_ASSIGNMENT, stripped)
         if match is None:
             raise ConfigError(f"{where}: {path}, line {number}: expected NAME=VALUE", hint="begin a comment with #")
         quoted = match["single"] if match["single"] is not None else match["double"]

@@ -25,12 +25,13 @@ SECRET_VALUE: Final = re.compile(
 """Tokens that are known by how they begin, and private keys."""
 HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(\s*)(?!//)(.+)")
 """A header as an argument."""
-_USERINFO = re.compile(r"(?<=://)[^/@\s:]*:([^/@\s]+)(?=@)")
-_PARAMETER = re.compile(r"(?<=[?&])([^=&\s]+)=([^&\s#]+)")
-_RANDOM = re.compile(r"(?<![\w/.@-])(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])")
-_VARIABLE = re.compile(r"(\$?\{[^{}]*\})")
-_SCHEME = re.compile(r"((?:bearer|basic|token|digest)\s+)?(.*)", re.I | re.DOTALL)
-_NO_SECRETS = re.compile(r"true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*", re.I | re.DOTALL)
+# Compiled by `re` when they are first used: most kernels never show a definition.
+_USERINFO = r"(?<=://)[^/@\s:]*:([^/@\s]+)(?=@)"
+_PARAMETER = r"(?<=[?&])([^=&\s]+)=([^&\s#]+)"
+_RANDOM = r"(?<![\w/.@-])(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
+_VARIABLE = r"(\$?\{[^{}]*\})"
+_SCHEME = r"(?is)((?:bearer|basic|token|digest)\s+)?(.*)"
+_NO_SECRETS = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"
 """What is shown whatever it is called: plain words, and what a shell would run."""
 
 
@@ -42,15 +43,17 @@ def masked(text: str, name: str = "") -> str:
         name: What it is the value of, where that is known.
     """
     if name and looks_secret(name):
-        return "".join(part if _VARIABLE.fullmatch(part) else _hidden(part) for part in _VARIABLE.split(text))
+        return "".join(part if re.fullmatch(_VARIABLE, part) else _hidden(part) for part in re.split(_VARIABLE, text))
     if (header := HEADER.fullmatch(text)) is not None and looks_secret(header[1]):
         return f"{header[1]}:{header[2]}{masked(header[3], header[1])}"
-    text = _USERINFO.sub(lambda match: match[0].replace(match[1], masked(match[1], "password")), text)
-    text = _PARAMETER.sub(
-        lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0], text
+    text = re.sub(_USERINFO, lambda match: match[0].replace(match[1], masked(match[1], "password")), text)
+    text = re.sub(
+        _PARAMETER,
+        lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0],
+        text,
     )
     text = SECRET_VALUE.sub(lambda match: _dots(match[0]), text)
-    return _RANDOM.sub(lambda match: _dots(match[0]), text)
+    return re.sub(_RANDOM, lambda match: _dots(match[0]), text)
 
 
 def masked_args(args: Sequence[str]) -> list[str]:
@@ -89,10 +92,10 @@ def _masked_args(args: Sequence[str]) -> Iterator[str]:
 
 def _hidden(text: str) -> str:
     """A literal behind a telling name; `Bearer` before it stays."""
-    match = _SCHEME.fullmatch(text)
+    match = re.fullmatch(_SCHEME, text)
     assert match is not None  # it matches anything
     secret = match[2]
-    return text if not secret.strip() or _NO_SECRETS.fullmatch(secret) else (match[1] or "") + _dots(secret)
+    return text if not secret.strip() or re.fullmatch(_NO_SECRETS, secret) else (match[1] or "") + _dots(secret)
 
 
 def _dots(secret: str) -> str:

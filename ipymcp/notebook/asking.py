@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ipymcp.tools import markdown, sanitize
 
 if TYPE_CHECKING:
+    from ipymcp.notebook.extension import Extension
     from ipymcp.tools.models.answer import Answer, ModelCall
     from ipymcp.tools.models.asking import Beginning
 
@@ -17,17 +20,21 @@ class CellAudience:
     """Shows an answer in a cell; a terminal gets its text.
 
     Args:
-        ip: The shell.
+        extension: Of the notebook.
         as_markdown: Whether the words are Markdown; else they are shown as they are.
     """
 
-    def __init__(self, ip: Any, *, as_markdown: bool) -> None:
-        self._is_notebook = hasattr(ip, "kernel")
+    def __init__(self, extension: Extension, *, as_markdown: bool) -> None:
+        self._extension = extension
+        self._is_notebook = hasattr(extension.ip, "kernel")
         self._as_markdown = as_markdown
         self._text = ""
         self._words: Any = None
         """The display of the words that are coming; another begins after each call."""
-        self._cards: dict[int, Any] = {}
+        self._cards: dict[str, Any] = {}
+        """Their displays, by the cards' names."""
+        self._open: dict[str, ModelCall] = {}
+        """What is not over, as it is shown."""
 
     def begins(self, beginning: Beginning) -> None:
         """What is sent, in one line."""
@@ -52,12 +59,30 @@ class CellAudience:
     def calls(self, call: ModelCall) -> None:
         """A card, and what follows begins below it."""
         self._text, self._words = "", None
-        bundle = {"text/plain": sanitize.visible(call.summary), "text/html": call.html()}
-        known = self._cards.get(id(call))
-        if known is None:
-            self._cards[id(call)] = self._show(bundle)
+        if call.is_done:
+            self._open.pop(call.card, None)
+        else:
+            self._open[call.card] = call
+        if call.card not in self._cards:
+            self._cards[call.card] = self._show(self._card(call))
         elif self._is_notebook:
-            known.update(bundle, raw=True)
+            self._cards[call.card].update(self._card(call), raw=True)
+        elif call.is_done:
+            self._show(self._card(call))
+
+    def broke_off(self) -> None:
+        """There will be no answer: no card is left that waits."""
+        how = {"text": "cancelled", "is_error": True, "is_done": True, "is_refused": True, "decision": "stopped"}
+        for call in [*self._open.values()]:
+            self.calls(replace(call, **how))
+
+    def _card(self, call: ModelCall) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": sanitize.visible(call.summary), "text/html": call.html()}
+        if call.asked_at and not call.is_done and self._is_notebook:
+            from ipymcp.notebook.panel.display import question
+
+            bundle |= question(self._extension, call.asked_at, is_here=call.asked_at == call.card)
+        return bundle
 
     def ended(self, answer: Answer) -> None:
         """What it cost."""

@@ -37,8 +37,8 @@ class CellForms:
 
     def __init__(self, extension: Extension) -> None:
         self._extension = extension
-        self._is_in_vain = False
-        """Whether nobody saw the last one."""
+        self._in_vain: set[bool] = set()
+        """Where nobody saw the last one: while a cell blocked the kernel, or not."""
 
     async def draw(self, place: Place) -> CellForm | None:
         """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
@@ -46,14 +46,14 @@ class CellForms:
         Raises:
             GaveUp: The user waits no more.
         """
-        if place.is_blocked or not self._may_be_seen():
+        if not self._may_be_seen(place):
             return None
         displaying = Errand(self._display, None)
         place.post(displaying.run, displaying.give_up)
         try:
             form = await displaying.outcome
         except Exception:  # widgets that are broken here are no reason not to ask
-            self._is_in_vain = True
+            self._in_vain |= {True, False}
             return None
         if form is None:
             raise GaveUp
@@ -65,14 +65,16 @@ class CellForms:
                 form.remove()
         return form if is_seen else None
 
-    def _may_be_seen(self) -> bool:
+    def _may_be_seen(self, place: Place) -> bool:
         ipykernel: Any = sys.modules.get("ipykernel")
+        kernel: Any = getattr(self._extension.ip, "kernel", None)
         return (
-            not self._is_in_vain
-            and hasattr(self._extension.ip, "kernel")
+            place.is_blocked not in self._in_vain
+            and kernel is not None
             and self._extension.settings.panel != "view"
             and ipykernel is not None
             and ipykernel.version_info[0] >= _SERVES_COMMS
+            and (not place.is_blocked or getattr(kernel, "_supports_kernel_subshells", False))
             and importlib.util.find_spec("anywidget") is not None
         )
 
@@ -91,7 +93,8 @@ class CellForms:
         done, _ = await asyncio.wait({seen.outcome}, timeout=_SIGN)
         if not done and form.has_spoken:
             done, _ = await asyncio.wait({seen.outcome}, timeout=_CODE)
-        self._is_in_vain = not done
+        if not done:
+            self._in_vain.add(place.is_blocked)
         if done and not seen.outcome.result():
             raise GaveUp
         return bool(done)

@@ -49,6 +49,8 @@ class Extension:
         self._making = threading.Lock()
         self._relay: Relay | None = None
         self._has_control = False
+        self.life = uuid.uuid4().hex
+        """Names this life of the kernel: what is saved of another is shown as it was."""
         self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
 
     def install(self) -> None:
@@ -131,8 +133,8 @@ class Extension:
 
             with self._making:
                 if self._panel is None:
-                    life, mode = uuid.uuid4().hex, lambda: self.settings.panel
-                    surroundings = Surroundings(mode, lambda: self._bound or "", life, self._has_control)
+                    mode, namespace = lambda: self.settings.panel, lambda: self._bound or ""
+                    surroundings = Surroundings(mode, namespace, self.life, self._has_control)
                     self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
 

@@ -14,9 +14,10 @@ from ipymcp.policy.rules import WHOSE, Rule, hints
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.filters import Subject
     from ipymcp.policy.policy import Policy
-    from ipymcp.policy.questions import ApprovalAnswer
+    from ipymcp.policy.questions import ApprovalAnswer, Card
     from ipymcp.policy.remembered import Remembered
     from ipymcp.policy.rules import Caller, Decision, Rights
 
@@ -42,8 +43,9 @@ class Wish:
     caller: Caller
     turn: str
     arguments: bytes
-    doubt: str = ""
-    """Why it is asked about although it may be made."""
+    conversation: Conversation | None = None
+    card: Card | None = None
+    """Shows it."""
     outcome: asyncio.Future[None] = field(init=False)
 
     def granted(self) -> None:
@@ -118,8 +120,12 @@ class Approvals:
         open_wishes = [wish for wish in together if self._is_open(wish)]
         if not open_wishes:
             return
+        question = self._question(open_wishes)
+        for wish in open_wishes:
+            if wish.card is not None:
+                wish.card.asks(question.card)
         try:
-            answer = await self._ask(self._question(open_wishes))
+            answer = await self._ask(question)
             if answer in ("always", "never"):
                 await self._keep(open_wishes, "allow" if answer == "always" else "deny")
         except Exception as error:
@@ -144,7 +150,7 @@ class Approvals:
         if wish.outcome.done():
             return False
         try:
-            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.doubt)
+            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.conversation)
         except PolicyError as error:
             wish.refused(error)
             return False
@@ -156,15 +162,25 @@ class Approvals:
         answers: list[ApprovalAnswer] = ["once", "server", "notebook", "always", "never", "no"]
         if all(wish.turn for wish in wishes):
             answers.insert(1, "answer")
-        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers))
+        cards = [wish.card.key for wish in wishes if wish.card is not None]
+        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), cards[-1] if cards else "")
 
     def _wanted(self, wish: Wish) -> WantedCall:
         known = hints(wish.entry, wish.rights)
         said = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
-        why = wish.doubt or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
+        why = self._doubt(wish) or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
         return WantedCall(wish.entry.server, wish.entry.name, wish.arguments, wish.caller, why, said)
 
+    def _doubt(self, wish: Wish) -> str:
+        """The reason to ask that lies in the conversation."""
+        conversation = wish.conversation
+        if conversation is None or not self._policy.is_doubted(wish.entry, wish.rights, conversation):
+            return ""
+        return conversation.doubt
+
     def _apply(self, answer: ApprovalAnswer | None, wish: Wish) -> None:
+        if wish.card is not None:
+            wish.card.answered(answer)
         digest, caller = wish.rights.digest, wish.caller
         here = f"{WHOSE[caller]}, answered in this notebook"
         match answer:
@@ -180,13 +196,14 @@ class Approvals:
                 wish.refused(_error(wish, "you said no"))
             case None:
                 rule = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
-                why = f"because {wish.doubt}" if wish.doubt else f"by the rule {rule!r}"
+                doubt = self._doubt(wish)
+                why = f"because {doubt}" if doubt else f"by the rule {rule!r}"
                 text = f"needs your consent {why}, and nobody answered"
                 wish.refused(_error(wish, text, f"%mcp policy allow {wish.name}"))
             case _:
                 pass
-        if wish.doubt and answer in _ALLOWING:  # of one answer it is asked once
-            self._policy.allow_turn(wish.turn, wish.rights, None if answer == "server" else wish.entry)
+        if answer in _ALLOWING and self._doubt(wish) and wish.conversation is not None:
+            wish.conversation.agreed.add(wish.rights, None if answer == "server" else wish.entry)
         wish.granted()
 
 

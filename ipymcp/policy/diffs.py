@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ipymcp.masking import mask
-from ipymcp.policy.scan import skeleton
+from ipymcp.policy.findings import skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

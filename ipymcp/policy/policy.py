@@ -6,13 +6,15 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ipymcp.errors import PolicyError
+from ipymcp.policy.conversation import Agreed
 from ipymcp.policy.filters import Filters
-from ipymcp.policy.rules import Verdict, forbidden_by_mode, matching
+from ipymcp.policy.rules import Verdict, forbidden_by_mode, hints, matching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeAlias
 
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.filters import Subject
     from ipymcp.policy.rules import Caller, Rights, Rule
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy", "PolicyError"]
 
-_ALL = "*"
-"""All tools of a server, among those that are allowed for an answer."""
 _MOST_TURNS = 32
 """Answers of models whose consents are kept; one that is over is not told to us."""
 
@@ -51,7 +51,7 @@ class Policy:
         self._pins: PinsMode = "models"
         self._changed: frozenset[tuple[str, str]] = frozenset()
         self._unlocked: frozenset[tuple[str, str]] = frozenset()
-        self._turns: OrderedDict[str, set[tuple[str, str]]] = OrderedDict()
+        self._turns: OrderedDict[str, Agreed] = OrderedDict()
         self._state = object()
         """Replaced with every change, so that what was made from the old one is seen to be stale."""
         self._known: dict[tuple[str, str, Caller], _Known] = {}
@@ -59,7 +59,12 @@ class Policy:
     # -- asking it ----------------------------------------------------------------------------------------------------
 
     def check(
-        self, entry: Subject, rights: Rights, caller: Caller = "user", turn: str = "", doubt: str = ""
+        self,
+        entry: Subject,
+        rights: Rights,
+        caller: Caller = "user",
+        turn: str = "",
+        conversation: Conversation | None = None,
     ) -> Verdict:
         """What is decided of a call, unless it is denied.
 
@@ -68,18 +73,18 @@ class Policy:
             rights: Its server's.
             caller: On whose behalf.
             turn: Names the model's answer that the call is a part of.
-            doubt: Why to ask about it even where it is allowed.
+            conversation: That the answer is a part of; what was read there may be a reason to ask all the same.
 
         Raises:
             PolicyError: It is denied; the message names the rule.
         """
         verdict = self.verdict(entry, rights, caller)
-        if verdict.decision == "allow" and doubt:
-            verdict = Verdict("ask", doubt, notice=verdict.notice)
+        if verdict.decision == "allow" and conversation is not None and self.is_doubted(entry, rights, conversation):
+            verdict = Verdict("ask", conversation.doubt, notice=verdict.notice)
         if verdict.decision == "allow":
             return verdict
         if verdict.decision == "ask":
-            if turn and {(rights.digest, entry.name), (rights.digest, _ALL)} & self._turns.get(turn, set()):
+            if turn in self._turns and self._turns[turn].covers(rights, entry):
                 return Verdict("allow", "allowed for this answer")
             return verdict
         name = f"{entry.server}.{entry.name}"
@@ -88,6 +93,15 @@ class Policy:
             server=entry.server,
             tool=entry.name,
             hint=verdict.hint or f"%mcp policy explain {name} · %mcp policy allow {name}",
+        )
+
+    def is_doubted(self, entry: Subject, rights: Rights, conversation: Conversation) -> bool:
+        """Whether to ask about a tool since the model has read strangers' words: of what may change something, once."""
+        return (
+            bool(conversation.doubt)
+            and self.doubts
+            and hints(entry, rights).get("readOnlyHint") is not True
+            and not conversation.agreed.covers(rights, entry)
         )
 
     def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
@@ -166,7 +180,7 @@ class Policy:
 
     def allow_turn(self, turn: str, rights: Rights, entry: Subject | None) -> None:
         """Allow a tool, or all of its server's, for the rest of a model's answer."""
-        self._turns.setdefault(turn, set()).add((rights.digest, _ALL if entry is None else entry.name))
+        self._turns.setdefault(turn, Agreed()).add(rights, entry)
         self._turns.move_to_end(turn)
         while len(self._turns) > _MOST_TURNS:
             self._turns.popitem(last=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
 
 __all__ = [
+    "DECISIONS",
     "ApprovalAnswer",
     "ApprovalQuestion",
     "Candidate",
+    "Card",
     "TrustAnswer",
     "TrustQuestion",
     "WantedCall",
@@ -21,6 +23,39 @@ __all__ = [
 ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "always", "never", "no"]
 """Allow this once; its tools for the rest of the model's answer; all tools of the server in this notebook; its tools in
 this notebook; its tools from now on. Deny its tools from now on; deny this once."""
+
+DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
+    None: "not answered",
+    "once": "allowed once",
+    "answer": "allowed for the rest of the answer",
+    "server": "allowed, with all tools of the server in this notebook",
+    "notebook": "allowed in this notebook",
+    "always": "always allowed",
+    "never": "never allowed",
+    "no": "denied",
+}
+"""What was answered, in words."""
+
+
+class Card(Protocol):
+    """Shows a call that may need consent. Used on the background loop."""
+
+    @property
+    def key(self) -> str:
+        """Names it."""
+        ...
+
+    def asks(self, key: str) -> None:
+        """The user is being asked about the call.
+
+        Args:
+            key: Of the card that has the question: of several calls that are one question, the last one's.
+        """
+        ...
+
+    def answered(self, answer: ApprovalAnswer | None) -> None:
+        """The user has answered; None where nobody did."""
+        ...
 
 
 class WantedCall(Struct, frozen=True):
@@ -44,6 +79,8 @@ class ApprovalQuestion(Struct, frozen=True):
     calls: tuple[WantedCall, ...]
     answers: tuple[ApprovalAnswer, ...]
     """Those that make sense here."""
+    card: str = ""
+    """The key of the card that has it, in a cell's output; empty for none."""
 
 
 class Candidate(Struct, frozen=True):

@@ -9,6 +9,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipymcp.policy.conversation import Conversation
+    from ipymcp.policy.questions import Card
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.answers import Answers
@@ -41,7 +43,8 @@ class CallOptions(msgspec.Struct, frozen=True):
         as_task: Whether to ask for a task, of a server of the handshake era.
         caller: On whose behalf: what a model or an app wants to call the user is asked about.
         turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
-        doubt: Why the user is to be asked about it even where it is allowed; empty for no such reason.
+        conversation: That the answer is a part of.
+        card: Shows it, and is told what the user is asked about it.
     """
 
     timeout: float = 30.0
@@ -50,7 +53,8 @@ class CallOptions(msgspec.Struct, frozen=True):
     as_task: bool = False
     caller: Caller = "user"
     turn: str = ""
-    doubt: str = ""
+    conversation: Conversation | None = None
+    card: Card | None = None
 
     def changed(
         self,

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ipymcp.policy.approvals import Approvals
+    from ipymcp.policy.findings import Finding
     from ipymcp.policy.pinning import Pinning
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
     from ipymcp.policy.remembered import Remembered
     from ipymcp.policy.rules import Verdict
-    from ipymcp.policy.scan import Finding
     from ipymcp.policy.trust import Trust
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.runtime.calling import CallOptions
@@ -102,13 +102,13 @@ class Guard:
             self._read = time.monotonic()
             self._loop.call(self._refresh_soon)
         rights = session.rights
-        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.doubt)
+        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation)
         if verdict.notice:
             self._notify_once(verdict)
         if verdict.decision == "ask":
             from ipymcp.policy.approvals import Wish
 
-            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.doubt)
+            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.conversation, options.card)
             return lambda: self._approvals.obtain(wish)
         return None
 

@@ -26,12 +26,11 @@ __all__ = ["Audio", "Embedded", "Image", "Link", "Part", "Text", "Unknown", "rea
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _SVG = "image/svg+xml"
 # What makes an SVG do more than draw where a front end puts it into the page.
-_ACTIVE_SVG = re.compile(
-    rb"<\s*(?:[a-z]+:)?(?:script|foreignObject|iframe|use|image|a|animate|set|style)\b|\bon\w+\s*=|javascript:|<!ENTITY"
-    rb"|<!DOCTYPE|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#",
-    re.IGNORECASE,
+_ACTIVE_SVG = (
+    rb"(?i)<\s*(?:[a-z]+:)?(?:script|foreignObject|iframe|use|image|a|animate|set|style)\b|\bon\w+\s*=|javascript:|<!ENTITY"
+    rb"|<!DOCTYPE|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#"
 )
-_AUDIO = re.compile(r"audio/[a-z0-9.+-]{1,60}")
+_AUDIO = r"audio/[a-z0-9.+-]{1,60}"
 
 
 class Text(Struct, frozen=True):
@@ -99,7 +98,7 @@ class Audio(_Binary, frozen=True):
     def display_type(self) -> str | None:
         """The MIME type to play it as, or None for what is no sound."""
         kind = self.mime_type.lower()
-        return kind if _AUDIO.fullmatch(kind) and _is_base64(self.base64) else None
+        return kind if re.fullmatch(_AUDIO, kind) and _is_base64(self.base64) else None
 
 
 class Link(Struct, frozen=True):
@@ -271,4 +270,4 @@ def _is_still_svg(data: bytes) -> bool:
         data.decode()
     except UnicodeDecodeError:
         return False
-    return b"<svg" in data[:4096] and not _ACTIVE_SVG.search(data)
+    return b"<svg" in data[:4096] and not re.search(_ACTIVE_SVG, data)

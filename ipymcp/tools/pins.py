@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.diffs import diff
+from ipymcp.policy.findings import look_alikes
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
 from ipymcp.policy.pins import canonical
-from ipymcp.policy.scan import look_alikes
 from ipymcp.tools.live import Listing
 from ipymcp.tools.sanitize import text as escaped
 from ipymcp.tools.sanitize import visible

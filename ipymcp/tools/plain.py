@@ -6,7 +6,6 @@ cannot say is an error that names the place, never something near it: a NaN woul
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import enum
 import math
@@ -161,7 +160,9 @@ def _builtin(value: Any) -> Any:
 
 def _container(value: Any) -> Any:
     """What a value holds, as a list, dict or scalar of Python's own; None where it holds nothing known."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(type(value), "__dataclass_fields__"):  # pyright: ignore[reportUnknownArgumentType]
+        import dataclasses  # 3 ms, and whoever has such a value has it
+
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))

@@ -17,7 +17,7 @@ from ipymcp.tools.coercion import coerce, read_text, takes_none
 from ipymcp.tools.complaints import Complaint, complain, listing, near, placed, shortened
 from ipymcp.tools.parameters import Parameter, ParameterList, read_parameters
 from ipymcp.tools.plain import NotJson, plain
-from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree
+from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree, says_only_types
 from ipymcp.tools.validation import Validator
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class _Slot(msgspec.Struct, frozen=True):
     ready: frozenset[type]
     """Python types that need no conversion here."""
     drops_none: bool
+    needs_judging: bool = True
+    """Whether a value of those types may still be invalid."""
 
 
 class _Binding(msgspec.Struct, frozen=True):
@@ -49,13 +51,15 @@ class _Binding(msgspec.Struct, frozen=True):
     positional: tuple[_Slot, ...]
     required: frozenset[str]
     open: bool
+    is_record: bool
+    """Whether what all arguments are, one by one, is all there is to judge."""
     validator: Validator
 
 
 class ToolSchema:
     """The arguments one tool takes.
 
-    Making one costs nothing: the schema is read when it is first asked about, and the validator made at the first call.
+    Making one costs nothing: the schema is read when it is first asked about, and the validator made when it is needed.
     A schema that is broken never makes its tool uncallable; what it does not say clearly is left to the server.
 
     Args:
@@ -117,12 +121,13 @@ class ToolSchema:
         """
         binding = self._binding or self._prepare()
         arguments: dict[str, Any] = {}
+        is_judged = binding.is_record
         if args:
             if len(args) > len(binding.positional):
                 raise self._too_many(len(args), binding)
             for slot, value in zip(binding.positional, args, strict=False):
-                self._put(binding, slot, value, arguments)
-        return self._finish(binding, kwargs, arguments)
+                is_judged &= self._put(binding, slot, value, arguments)
+        return self._finish(binding, kwargs, arguments, is_judged)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The same for arguments that are already named, exactly or by alias.
@@ -130,7 +135,8 @@ class ToolSchema:
         Raises:
             ArgumentError: As `bind`.
         """
-        return self._finish(self._binding or self._prepare(), arguments, {})
+        binding = self._binding or self._prepare()
+        return self._finish(binding, arguments, {}, binding.is_record)
 
     def complaints(self, arguments: Mapping[str, Any]) -> list[Complaint]:
         """All that is wrong with arguments, for a form: nothing where `check` takes them, else the first few."""
@@ -163,17 +169,28 @@ class ToolSchema:
             positional=tuple(slots[each.name] for each in listed.parameters if each.required),
             required=frozenset(each.name for each in listed.parameters if each.required),
             open=listed.open,
+            is_record=tree.is_record,
             validator=Validator(tree),
         )
         return self._binding
 
-    def _finish(self, binding: _Binding, given: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    def _finish(
+        self, binding: _Binding, given: Mapping[str, Any], arguments: dict[str, Any], is_judged: bool
+    ) -> dict[str, Any]:
+        """The arguments with those that are named.
+
+        Args:
+            binding: Of this tool.
+            given: By name or alias.
+            arguments: Those before them.
+            is_judged: Whether these are certainly what the schema takes.
+        """
         for key, value in given.items():
             slot = binding.slots.get(key)
             if slot is not None:
-                self._put(binding, slot, value, arguments)
+                is_judged &= self._put(binding, slot, value, arguments)
             elif binding.open:
-                self._put(
+                is_judged &= self._put(
                     binding,
                     _Slot(key, binding.tree.root.get("additionalProperties"), frozenset(), False),
                     value,
@@ -183,25 +200,29 @@ class ToolSchema:
                 raise self._surplus(key, binding)
         if not binding.required <= arguments.keys():
             raise self._missing(binding, arguments)
-        if not binding.validator.accepts(arguments):
+        if not is_judged and not binding.validator.accepts(arguments):
             errors = binding.validator.errors(arguments)
             if errors:
                 raise self._error(complain(errors))
         return arguments
 
-    def _put(self, binding: _Binding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> None:
+    def _put(self, binding: _Binding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> bool:
+        """Take one argument, and say whether it is certainly what the schema takes."""
         name = slot.name
         if name in arguments:
             raise self._error(Complaint((name,), "is given twice", "give it once, by position or by name"))
         kind = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in slot.ready and (kind is not str or value.isascii()):
             arguments[name] = value
-        elif value is not None or not slot.drops_none:
+            return not slot.needs_judging
+        if value is not None or not slot.drops_none:
             try:
                 ready = plain(value, (name,))
             except NotJson as error:
                 raise self._error(Complaint(error.path, error.problem, error.hint)) from None
             arguments[name] = coerce(binding.tree, ready, slot.schema)
+            return False
+        return True
 
     def _missing(self, binding: _Binding, arguments: dict[str, Any]) -> ArgumentError:
         names = [slot.name for slot in binding.positional if slot.name not in arguments]
@@ -246,6 +267,7 @@ def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
         schema=parameter.schema,
         ready=tree.settled(parameter.schema) - {type(None)},
         drops_none=not parameter.required and not takes_none(tree, parameter.schema),
+        needs_judging=not says_only_types(parameter.schema),
     )
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "merged",
     "properties",
     "required_names",
+    "says_only_types",
 ]
 
 Schema = dict[str, Any]
@@ -50,6 +51,10 @@ _SETTLED: Final[dict[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 _BRANCHES: Final = ("anyOf", "oneOf")
+_NOTES: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format", "$comment")
+)
+_OF_RECORDS: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
 
 
 def kind_of(value: Any) -> str:
@@ -183,6 +188,19 @@ class SchemaTree:
             known = self._settled[id(schema)] = (schema, frozenset() if listed else types)
         return known[1]
 
+    @property
+    def is_record(self) -> bool:
+        """Whether it says of an object only which members it has, so that judging these is judging all of it."""
+        members, required = self.root.get("properties"), self.root.get("required", [])
+        return (
+            _OF_RECORDS.issuperset(self.root)
+            and self.root.get("type") == "object"
+            and isinstance(members, dict)
+            and isinstance(required, list)
+            and isinstance(self.root.get("additionalProperties", True), bool)
+            and all(isinstance(name, str) and name in members for name in cast("list[Any]", required))
+        )
+
     def members(self) -> Schema:
         """The declared members of the root in all its forms, by their exact names."""
         found: Schema = {}
@@ -201,6 +219,15 @@ class SchemaTree:
                 return ()
             found += [value for value in listed if value is not None and value not in found]
         return tuple(found)
+
+
+def says_only_types(schema: Any) -> bool:
+    """Whether any value of the types that a schema names is valid; `format` is not asserted."""
+    if not isinstance(schema, dict) or not _NOTES.issuperset(cast("Schema", schema).keys() - {"type"}):
+        return False
+    declared = cast("Schema", schema).get("type")
+    names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+    return bool(names) and all(name in KINDS for name in names)
 
 
 def form_kinds(form: Schema) -> frozenset[str] | None:

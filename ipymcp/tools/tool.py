@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.calling import CallOptions
@@ -53,7 +54,9 @@ class ToolFactory:
         self.results = KeptResults()
         """What was shown in part."""
         self.for_models: set[int] = set()
-        """The numbers of those that models were given a part of, but for those of questions."""
+        """The numbers of those that models in the user's own loops were given a part of."""
+        self.conversations: dict[str, Conversation] = {}
+        """With models in the user's own loops, by the name that these give them."""
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 

@@ -262,7 +262,7 @@ class Toolset(Listing):
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
             turn: Names the answer they are a part of, where there are several responses to one question, so that one
-                consent may cover all of them.
+                consent may cover all of them, and a model that has read strangers' words is doubted in all that follow.
 
         Returns:
             What to add to the conversation, after the model's own message; empty where it asked for nothing.
@@ -270,12 +270,17 @@ class Toolset(Listing):
         Raises:
             ArgumentError: That is no answer of a model.
         """
+        from ipymcp.policy.conversation import Conversation
         from ipymcp.tools.models.dialects import asked, messages
         from ipymcp.tools.models.profiles import PROFILES
         from ipymcp.tools.models.running import Runner
 
         dialect, calls = asked(response)
-        runner = Runner(self, self._factory, turn or f"run {self._host.number()}", PROFILES[dialect])
+        conversation = Conversation()
+        if turn:
+            conversation = self._factory.conversations.setdefault(turn, conversation)
+        named = turn or f"run {self._host.number()}"
+        runner = Runner(self, self._factory, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
 
     def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:

@@ -10,6 +10,7 @@ asserted, as in 2020-12.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from ipymcp.tools.schema_cost import SchemaCost
@@ -53,23 +54,29 @@ class Validator:
     """
 
     def __init__(self, tree: SchemaTree) -> None:
-        self._compiled, self._cost = _compiled(tree)
+        self._tree = tree
+
+    @cached_property
+    def _judge(self) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
+        return _compiled(self._tree)
 
     def accepts(self, arguments: Schema) -> bool:
         """Whether these JSON arguments are valid; True where the schema cannot say."""
-        if self._compiled is None or self._cost is None or not self._cost.affords(arguments):
+        compiled, cost = self._judge
+        if compiled is None or cost is None or not cost.affords(arguments):
             return True
         try:
-            return self._compiled.is_valid(arguments)
+            return compiled.is_valid(arguments)
         except ValueError:
             return True
 
     def errors(self, arguments: Schema) -> list[jsonschema_rs.ValidationError]:
         """What is wrong with arguments that are not accepted, the first few; empty where nothing can be said."""
-        if self._compiled is None:
+        compiled, _ = self._judge
+        if compiled is None:
             return []
         try:
-            found = list(zip(self._compiled.iter_errors(arguments), range(_MAX_ERRORS), strict=False))
+            found = list(zip(compiled.iter_errors(arguments), range(_MAX_ERRORS), strict=False))
         except ValueError:
             return []
         return [error for error, _ in found if not type(error.kind).__name__.endswith(_NOT_JUDGED)]
@@ -96,7 +103,7 @@ def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaC
 
 
 def _compile(schema: Schema) -> jsonschema_rs.Validator | None:
-    import jsonschema_rs  # 8 ms: paid at the first call, not at the import
+    import jsonschema_rs  # 8 ms: paid by the first call that needs judging, not at the import
 
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse, validate_formats=False)

@@ -47,10 +47,11 @@ export class Beside implements Panel {
 
   private follow(): void {
     const { looking: _looking, notice: _notice, ...shared } = this.main.store.get();
-    const { server } = this.scope;
+    const { server, card } = this.scope;
     const own = server === undefined ? {} : this.narrowed(shared, server);
+    const asked = card === undefined ? {} : { questions: only(shared.questions, (one) => one.card === card) };
     this.whole = shared;
-    this.store.set({ ...shared, ...own });
+    this.store.set({ ...shared, ...own, ...asked });
   }
 
   /** A card has its own server's rows. What has not changed stays the same object. */

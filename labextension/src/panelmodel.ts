@@ -11,6 +11,8 @@ export interface Scope {
   wants?: ViewHello["wants"];
   /** One server alone: its card. */
   server?: string;
+  /** What one card asks, alone. */
+  card?: string;
 }
 
 interface Pending {

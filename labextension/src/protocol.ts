@@ -96,6 +96,8 @@ interface Asked {
   server: string;
   title: string;
   message: string;
+  /** A card in a cell's output that has it as well, in JupyterLab and Notebook 7. */
+  card?: string;
 }
 
 export interface WantedCall {

@@ -214,6 +214,8 @@ const RULES = `
 
 .ipymcp .mcp-question { flex: none; max-height: 60%; overflow-y: auto; padding: 8px 12px; border-bottom: 2px solid var(--mcp-brand); background: var(--mcp-back); display: flex; flex-direction: column; gap: 6px; }
 .ipymcp .mcp-single .mcp-question { max-height: 400px; }
+.ipymcp .mcp-asking .mcp-question { max-height: none; }
+.ipymcp .mcp-asking .mcp-clipped { max-height: 480px; }
 .ipymcp .mcp-wanted { border-inline-start: 3px solid var(--mcp-line); padding-inline-start: 8px; }
 .ipymcp .mcp-notice-place { position: absolute; inset: auto 8px 28px; z-index: 1; pointer-events: none; }
 .ipymcp .mcp-notice { pointer-events: auto; display: flex; gap: 8px; align-items: flex-start; padding: 6px 8px; background: var(--mcp-raised); border: 1px solid var(--mcp-edge); border-radius: 2px; max-height: 140px; overflow-y: auto; box-shadow: 0 1px 4px rgb(0 0 0 / .25); }

@@ -67,7 +67,7 @@ def test_a_question_is_answered_as_it_comes_with_its_cost(kernel: Kernel) -> Non
     outcome = ask(kernel, "what's up? {x} -- it's $5, and # so on")
 
     begins, words, cost = outcome.displays
-    assert begins["text/plain"].startswith("echo · 5 tools, about ")
+    assert begins["text/plain"].startswith("echo · 5 tools of demo, about ")
     assert words["text/plain"] == "You said: what's up? {x} -- it's $5, and # so on"
     assert words["text/markdown"].startswith("You said: what's up?")
     assert cost["text/plain"] == "1 request, 11 tokens in, 7 out"
@@ -121,6 +121,10 @@ def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel)
     refused = shown(ask(kernel, text, "tools"))[-2]
     assert refused.startswith("They answered: one | ")
     assert refused.count("needs your consent because what own.echo answered may be anybody's words") == 2
+    once, chat = 'own__echo({"text": "one"})', "--chat doubted"
+    assert shown(ask(kernel, once, "tools", chat))[-2] == "They answered: one"
+    assert "own.echo (what own.echo answered may be" in ask(kernel, once, "tools", chat, answers=["once"]).stdout
+    assert "Not done" not in shown(ask(kernel, once, "tools", chat))[-2], "of one conversation it is asked once"
     kernel.run("%config IPyMCP.doubts = False")
     assert shown(ask(kernel, text, "tools"))[-2] == "They answered: one | two | three"
 
@@ -197,7 +201,7 @@ def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, mo
 
     assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"]
     plain = shown(outcome)
-    assert plain[0].startswith("tools · 5 tools to search, about ")
+    assert plain[0].startswith("tools · 5 tools of demo to search, about ")
     assert [line.partition(" · ")[0] for line in plain[2:4]] == ["notebook.search_tools", "demo.echo"]
     assert plain[4].startswith('They answered: [{"name": "demo__echo", "description": "[demo] ')
     assert plain[4].endswith(" | hey")
@@ -211,7 +215,7 @@ def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, mod
     names = [one["function"]["name"] for one in asked(models)[-1]["tools"]]
     assert names == ["search_tools", "call_tool", "read_result"]
     again = ask(kernel, "hey")
-    assert shown(again)[0].startswith("echo · 5 tools, "), "a fresh conversation knows nothing of that"
+    assert shown(again)[0].startswith("echo · 5 tools of demo, "), "a fresh conversation knows nothing of that"
 
 
 CODE = "birds = mcp.demo.query('penguins', limit=3).data\nprint(birds['count'])\nlen(birds['rows'])"
@@ -269,7 +273,11 @@ def test_it_is_awaited_too(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "lines"),
     [
-        ("down", "", ["McpError: the provider answered 503: ", "  ask again; what was said before is kept · in: "]),
+        (
+            "down",
+            "",
+            ["McpError: the provider answered 503: come back later", "  ask again; what was said before is kept"],
+        ),
         ("cut", "", ["McpError: ", "  ask again; what was said before is kept · in: "]),
         ("loop", "--rounds 3 --allow *", ["McpError: stopped: ", "  the limits are --rounds, --calls, --tokens and "]),
         ("slow", "--seconds 1", ["McpError: no answer within 1 s", "  --seconds gives it longer · in: "]),
@@ -371,9 +379,15 @@ def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: 
     assert "You said: What is the capital of France?" in agreed.stdout, agreed
     again = kernel.run("print(mcp.asks.ask_model())")
     assert again.stdout.endswith("You said: What is the capital of France?\n"), again
-    assert "your model answered it: 1 messages, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
+    assert again.stderr == "ipymcp: asks asked your model; openai-chat:echo answered it: 1 message, 18 tokens\n"
+    assert (
+        "openai-chat:echo answered it: 1 message, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
+    )
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
+    kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {shlex.join(command)}")
+    another = kernel.run("mcp.asks.ask_model()", answers=["no"])
+    assert another.prompts == ["allow? [no] "], "a server of the same name inherits nothing"
 
 
 @pytest.mark.kernels("kernel-7")

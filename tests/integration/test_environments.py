@@ -62,6 +62,27 @@ def test_a_changed_list_of_requirements_is_out_of_date(tmp_path: Path, monkeypat
     assert not environments.Environment("some", ("left-pad==2",)).is_current()
 
 
+@pytest.mark.parametrize("wheel", ["left-pad", ""])
+def test_what_has_no_wheel_for_this_machine_is_left_out_where_it_may_be(
+    wheel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = environments.Environment("some", ("--no-index", "left-pad==1"), needs_wheel=wheel)
+    monkeypatch.setattr(environments, "ENVS", tmp_path)
+    monkeypatch.setattr(environments, "ENVIRONMENTS", {"some": some})
+    monkeypatch.setattr(environments, "ATTEMPTS", 1)
+
+    status = environments.main([])
+
+    said = capsys.readouterr().out
+    reason = "left out: pip finds no wheel of left-pad for this machine"
+    if wheel:
+        assert (status, said, some.left_out) == (0, f"some {reason}\n", reason)
+    else:
+        assert status == 1 and said.startswith("some FAILED: `"), said
+        assert some.left_out is None
+    assert not some.is_current()
+
+
 def test_a_name_that_matches_nothing_is_refused() -> None:
     with pytest.raises(SystemExit, match=r"no environment 'sdk3'; there are: kernel-colab, kernel-6, .*sdk2"):
         environments.main(["sdk3"])

@@ -264,6 +264,15 @@ def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
     assert text.endswith("Do not try it again; go on without it, or ask the user.")
 
 
+def test_the_responses_to_one_question_are_doubted_together_where_they_are_named(mcp: Mcp) -> None:
+    def again(turn: str | None) -> str:
+        mcp.tools.run([call("own__echo", text="a stranger's words")], turn=turn)
+        return told(mcp.tools.run([call("own__echo", text="x")], turn=turn))[0]
+
+    assert again(None) == "x"
+    assert again("a question").startswith("Not done: needs your consent because what own.echo answered")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

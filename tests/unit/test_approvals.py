@@ -11,6 +11,7 @@ import pytest
 
 from ipymcp.errors import PolicyError
 from ipymcp.policy.approvals import Approvals, Wish
+from ipymcp.policy.conversation import Conversation
 from ipymcp.policy.policy import Policy
 from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion
 from ipymcp.policy.remembered import Remembered
@@ -36,14 +37,17 @@ class Asked:
         self.questions.append(question)
         return self._answers.pop(0)
 
-    async def want(self, *tools: str, turn: str = "", caller: Caller = "model") -> list[str]:
+    async def want(
+        self, *tools: str, turn: str = "", caller: Caller = "model", conversation: Conversation | None = None
+    ) -> list[str]:
         """Want these at once, and give those that may be called; what policy allows already is not asked about."""
-        wishes = [Wish(entry(tool), RIGHTS, caller, turn, b"{}") for tool in tools]
+        wishes = [Wish(entry(tool), RIGHTS, caller, turn, b"{}", conversation) for tool in tools]
         outcomes = await asyncio.gather(*map(self._want, wishes), return_exceptions=True)
         return [tool for tool, outcome in zip(tools, outcomes, strict=True) if outcome is None]
 
     async def _want(self, wish: Wish) -> None:
-        if self.policy.check(wish.entry, wish.rights, wish.caller, wish.turn).decision == "ask":
+        verdict = self.policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.conversation)
+        if verdict.decision == "ask":
             await self.approvals.obtain(wish)
 
 
@@ -120,6 +124,34 @@ def test_the_rest_of_an_answer_is_offered_only_where_there_is_one(database: Data
         await asked.want("read")
         await asked.want("read", turn="1")
         assert ["answer" in question.answers for question in asked.questions] == [False, True]
+
+    run(test)
+
+
+@pytest.mark.parametrize("answer", ["once", "answer", "server", "notebook", "always"])
+def test_a_doubted_model_is_asked_about_once_in_a_conversation(database: Database, answer: ApprovalAnswer) -> None:
+    async def test() -> None:
+        asked, conversation = Asked(database, answer, "no"), Conversation()
+        asked.policy.say(Rule("fs.*", "allow", "this notebook"))
+        assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
+        conversation.read("web.fetch")
+        assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
+        assert await asked.want("write", turn="2", conversation=conversation) == ["write"]
+        assert [call.why for question in asked.questions for call in question.calls] == [
+            "what web.fetch answered may be anybody's words, and the model has read it"
+        ]
+        assert (await asked.want("erase", turn="2", conversation=conversation) == ["erase"]) is (answer == "server")
+
+    run(test)
+
+
+def test_agreeing_once_to_a_doubted_model_takes_nothing_from_the_rules(database: Database) -> None:
+    async def test() -> None:
+        asked, conversation = Asked(database, "once", "no"), Conversation()
+        conversation.read("web.fetch")
+        assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
+        assert await asked.want("write", turn="1", conversation=conversation) == []
+        assert [question.calls[0].why for question in asked.questions] == [conversation.doubt, "ask * (a model's call)"]
 
     run(test)
 

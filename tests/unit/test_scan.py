@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.demo.tools import TOOLS
-from ipymcp.policy.scan import findings, is_plain, look_alikes, scan
+from ipymcp.policy.findings import findings, look_alikes
+from ipymcp.policy.scan import is_plain, scan
 from ipymcp.protocol.wire import ToolDefinition
 
 

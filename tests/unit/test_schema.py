@@ -232,3 +232,18 @@ def test_a_reference_over_the_network_or_to_a_file_is_never_opened(tmp_path: Any
             server.shutdown()
             thread.join()
     assert asked == []
+
+
+def test_a_plain_record_of_scalars_is_judged_without_the_validator() -> None:
+    code = """
+import sys
+from ipymcp.tools.schema import ToolSchema
+
+schema = {"type": "object", "properties": {"x": {"type": "string", "title": "X"}, "n": {"type": ["integer", "null"]}}}
+tool = ToolSchema(schema, server="s", tool="t")
+assert tool.bind((), {"x": "a", "n": 3}) == {"x": "a", "n": 3}
+assert "jsonschema_rs" not in sys.modules
+tool.bind((), {"x": "\u00e9"})
+assert "jsonschema_rs" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

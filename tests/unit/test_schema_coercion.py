@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import numpy as np
 import pandas as pd
@@ -278,3 +279,24 @@ def test_whatever_is_sent_fits_the_schema_and_sending_it_again_changes_nothing(s
         return
     assert tool.bind((), first) == first
     assert msgspec.json.decode(msgspec.json.encode(first)) == first
+
+
+RECORDS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["object", ["object"]]), "properties": st.dictionaries(st.sampled_from("xyz"), SCHEMAS)},
+    optional={
+        "required": st.lists(st.sampled_from("xyz"), unique=True, max_size=2),
+        "additionalProperties": st.booleans() | SCHEMAS,
+        "minProperties": st.integers(0, 2),
+        "title": st.just("A title"),
+    },
+)
+
+
+@settings(deadline=None)
+@given(RECORDS, st.dictionaries(st.sampled_from("xyz"), JSON))
+def test_what_is_sent_without_asking_the_validator_it_would_have_taken(schema: Any, given: Any) -> None:
+    try:
+        arguments = ToolSchema(schema, server="s", tool="t").bind((), given)
+    except ArgumentError:
+        return
+    assert jsonschema_rs.validator_for(schema).is_valid(arguments)

@@ -80,14 +80,27 @@ def _ask(request: Request) -> Any:
     else:
         from ipymcp.notebook.asking import CellAudience
 
-        audience = CellAudience(request.ip, as_markdown=shape == "markdown")
-        answer = request.mcp._loop.run(asker.ask(wanted, audience))
+        audience = CellAudience(request.extension, as_markdown=shape == "markdown")
+        try:
+            answer = request.mcp._loop.run(asker.ask(wanted, audience))
+        except BaseException as error:
+            audience.broke_off()
+            if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:
+                error._render_traceback_ = _stopped  # type: ignore[attr-defined]
+            raise
         audience.ended(answer)
         answer.is_shown = out is None
     if out is not None:
         request.ip.user_ns[out] = answer
         return None
     return answer.json() if shape == "json" else answer
+
+
+def _stopped() -> list[str]:
+    return [
+        "KeyboardInterrupt: the model was stopped, and its calls with it",
+        "  what was done before stays; a conversation goes on from before this question",
+    ]
 
 
 def _wanted(request: Request) -> Wanted:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipymcp.notebook.extension import Extension
     from ipymcp.tools.servers import Server
 
-__all__ = ["card", "panel"]
+__all__ = ["card", "panel", "question"]
 
 _TYPE: Final = "application/vnd.ipymcp.panel+json"
 
@@ -33,11 +33,23 @@ def card(extension: Extension, server: Server) -> tuple[dict[str, Any], dict[str
     return _live(extension, server._repr_mimebundle_(), server.name)
 
 
+def question(extension: Extension, of: str, *, is_here: bool) -> dict[str, Any]:
+    """What has JupyterLab's extension draw the question that a card of a model's call has, as long as it is open.
+
+    Args:
+        extension: Of the notebook.
+        of: Which card has it.
+        is_here: Whether that is the one that is shown; one that has none hides meanwhile, for the question shows all.
+    """
+    own = {"version": VERSION, "kernel": extension.life, "card": of}
+    return {_TYPE: own if is_here else {**own, "elsewhere": True}}
+
+
 def _live(extension: Extension, tables: dict[str, Any], server: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
     """What is live, beside what is shown without, where there is a kernel: a terminal has none."""
     if not hasattr(extension.ip, "kernel"):
         return tables, {}
-    own: dict[str, Any] = {"version": VERSION, "kernel": extension.panel.surroundings.kernel}
+    own: dict[str, Any] = {"version": VERSION, "kernel": extension.life}
     shown = {_TYPE: own | ({"server": server} if server else {}), **tables}
     if not _has_page(extension.ip.kernel) or importlib.util.find_spec("anywidget") is None:
         return shown, {}

@@ -220,6 +220,7 @@ class _Asking:
         several = len(shown) > 1
         title = f"May these {len(shown)} calls be made?" if several else "May this call be made?"
         row = {"type": "approve", "title": title, "message": "", "calls": shown, "answers": [*question.answers]}
+        row |= {"card": question.card} if question.card else {}
         return self._ask(question.calls[0].server, row, lambda message: approved(message, question), None)
 
     def _ask(self, server: str, row: Message, read: Callable[[Message], Any], otherwise: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.masking import looks_secret, masks
 from ipymcp.notebook.panel.messages import sound
+from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.web import domain
 from ipymcp.tools.sanitize import visible
@@ -17,20 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["approve", "fill", "login", "trust", "visit"]
 
-_NOTHING: Final = "not answered"
+_NOTHING: Final = DECISIONS[None]
 _LONGEST: Final = 300
 _HIDDEN: Final = "••••"
 _ACTIONS: Final = {"accept": "agreed", "decline": "declined", "cancel": _NOTHING}
-_DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
-    None: _NOTHING,
-    "once": "allowed once",
-    "answer": "allowed for the rest of the answer",
-    "server": "allowed, with all tools of the server in this notebook",
-    "notebook": "allowed in this notebook",
-    "always": "always allowed",
-    "never": "never allowed",
-    "no": "denied",
-}
 
 
 def fill(question: FormQuestion, answer: Answer) -> str:
@@ -67,7 +58,7 @@ def trust(question: TrustQuestion, answer: TrustAnswer | None) -> str:
 def approve(question: ApprovalQuestion, answer: ApprovalAnswer | None) -> str:
     """May calls be made?"""
     calls = ", ".join(dict.fromkeys(f"{one.server}.{one.tool}" for one in question.calls))
-    return _line(f"May {calls} be called?", _DECISIONS[answer])
+    return _line(f"May {calls} be called?", DECISIONS[answer])
 
 
 def _asker(question: FormQuestion | UrlQuestion) -> str:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "ModelCall", "Usage"]
 
-_LONGEST_ARGUMENTS = 2_000
+_LONGEST = 2_000
 _GIVEN = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
+_TOLD = "white-space:pre-wrap;overflow-wrap:anywhere"
+_WAITS = "waits for your answer"
 
 
 class Usage(Struct, frozen=True):
@@ -48,32 +50,46 @@ class ModelCall(Struct):
     is_error: bool = False
     is_done: bool = False
     seconds: float = 0.0
+    """How long it took, without the wait for consent."""
+    card: str = ""
+    """Names its card."""
+    asked_at: str = ""
+    """While the user is asked about it: the card that has the question, which may be another's."""
+    decision: str = ""
+    """What the user answered, in words."""
+    is_refused: bool = False
+    """Whether that was no."""
 
     @property
     def summary(self) -> str:
         """One line."""
         if not self.is_done:
-            return f"{self.server}.{self.tool} …"
-        return f"{self.server}.{self.tool} · {'failed, ' if self.is_error else ''}{self.seconds:.1f} s"
+            return f"{self.server}.{self.tool} {f'· {_WAITS}' if self.asked_at else '…'}"
+        took = f"failed, {self.seconds:.1f} s" if self.is_error else f"{self.seconds:.1f} s"
+        parts = [f"{self.server}.{self.tool}", self.decision, "" if self.is_refused else took]
+        return " · ".join(filter(None, parts))
 
     def __repr__(self) -> str:
         return f"<ModelCall {self.summary}>"
 
     def html(self) -> str:
-        """A card that opens: arguments and result."""
+        """A card that opens: arguments and result. Open, with all of the arguments, while the user is asked."""
         code = self.arguments.get("code") if self.tool == "run_python" and is_object(self.arguments) else None
-        arguments = sanitize.text(str(code) if code else _json(self.arguments)[:_LONGEST_ARGUMENTS])
+        arguments = str(code) if code else _json(self.arguments)
+        waits = bool(self.asked_at) and not self.is_done
         shown = ""
         bundle = getattr(self.result, "_repr_mimebundle_", None)
         if not self.is_error and callable(bundle):
             rich: Any = bundle()
             shown = rich.get("text/html", "")
         if self.is_done and not shown:
-            shown = f"<pre>{sanitize.text(self.text[:_LONGEST_ARGUMENTS])}</pre>"
-        mark = "✗" if self.is_error else "✓" if self.is_done else "…"
+            shown = f'<pre style="{_TOLD}">{sanitize.text(_shortened(self.text))}</pre>'
+        mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
+        given = sanitize.text(arguments if code or waits else _shortened(arguments))
         return (
-            f"<details{' open' if code else ''}><summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
-            f'<pre style="{_GIVEN}">{arguments}</pre>{shown}</details>'
+            f"<details{' open' if code or waits else ''}>"
+            f"<summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
+            f'<pre style="{_TOLD};{_GIVEN}">{given}</pre>{shown}</details>'
         )
 
 
@@ -137,6 +153,11 @@ def _json(arguments: Any) -> str:
     if isinstance(arguments, str):
         return mask(arguments)
     return json.dumps(masks.json(arguments), ensure_ascii=False, indent=1)
+
+
+def _shortened(text: str) -> str:
+    hidden = len(text) - _LONGEST
+    return text if hidden <= 0 else f"{text[:_LONGEST]}…\n({hidden:,} characters more)"
 
 
 def _nothing(**_: object) -> None: ...

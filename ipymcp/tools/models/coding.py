@@ -24,8 +24,9 @@ from ipymcp.tools.results import ToolResult
 from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, MutableMapping
+    from collections.abc import Callable, Generator, MutableMapping
 
+    from ipymcp.policy.questions import ApprovalAnswer, Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.tools.toolset import Toolset
@@ -55,6 +56,8 @@ class Coder:
         self._toolset = toolset
         self._names = names
         self._is_allowed = allowed
+        self.card: Callable[[str, str], Card | None] = _no_card
+        """Gives what shows the call of a tool, by its server and name."""
 
     def instructions(self) -> str:
         """What the model is told of the tools."""
@@ -101,8 +104,13 @@ class Coder:
 
     async def _ask(self, code: str) -> None:
         wanted = WantedCall(HERE, "run_python", wire.encode({"code": code}), "model", _WHY, "")
-        question = ApprovalQuestion((wanted,), _ANSWERS)
-        answer = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        card = self.card(HERE, "run_python")
+        question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
+        if card is not None:
+            card.asks(card.key)
+        answer: ApprovalAnswer | None = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        if card is not None:
+            card.answered(answer)
         if answer not in ("once", "answer"):
             raise PolicyError("you said no" if answer else "it needs your consent, and nobody answered")
         self._is_allowed = answer == "answer"
@@ -141,3 +149,6 @@ class _Printed(io.StringIO):
 
     def write(self, text: str, /) -> int:
         return super().write(text[: max(0, _MOST_PRINTED - self.tell())])
+
+
+def _no_card(server: str, tool: str) -> None: ...

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+from ipymcp.errors import McpError
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.answer import Usage
     from ipymcp.tools.models.declaring import Declaration
     from ipymcp.tools.models.outcome import Outcome
 
-__all__ = ["Driver", "Finished", "Limits", "Question"]
+__all__ = ["Clock", "Driver", "Finished", "Limits", "Question"]
+
+T = TypeVar("T")
 
 
 class Limits(Struct, frozen=True):
@@ -89,3 +95,58 @@ class Driver(Protocol):
             McpError: As `answer`.
         """
         ...
+
+
+class Clock:
+    """Runs a driver for so many seconds at most, without those that it is paused for.
+
+    On the loop of the user's own coroutines: a provider's library may be slow there. Paused from the background loop.
+
+    Args:
+        loop: That loop.
+        seconds: How long.
+    """
+
+    def __init__(self, loop: BackgroundLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = self._left = seconds
+        self._timeout: asyncio.Timeout | None = None
+        self._pauses = 0
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it, awaited on any loop.
+
+        Raises:
+            McpError: It took longer.
+        """
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(coroutine), self._loop.loop))
+        except TimeoutError as error:
+            raise McpError(f"no answer within {self._seconds:g} s", hint="--seconds gives it longer") from error
+
+    async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with asyncio.timeout(self._left) as self._timeout:
+                return await coroutine
+        finally:
+            self._timeout = None
+
+    def pause(self) -> None:
+        """Let it stand still, once more."""
+        self._loop.call(self._pause)
+
+    def go_on(self) -> None:
+        """Undo one pause."""
+        self._loop.call(self._go_on)
+
+    def _pause(self) -> None:
+        self._pauses += 1
+        due = self._timeout.when() if self._timeout is not None else None
+        if self._timeout is not None and due is not None and not self._timeout.expired():
+            self._left = due - asyncio.get_running_loop().time()
+            self._timeout.reschedule(None)
+
+    def _go_on(self) -> None:
+        self._pauses -= 1
+        if self._timeout is not None and not self._pauses and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)

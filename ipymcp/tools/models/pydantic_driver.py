@@ -6,10 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
-from ipymcp.masking import mask
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.models.answer import Usage
 from ipymcp.tools.models.driving import Finished
 from ipymcp.tools.models.frameworks import pydantic_ai_toolset
+from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from ipymcp.runtime.responder import SamplingRequest
@@ -21,6 +22,15 @@ _INSTALL = "pip install 'ipymcp[llm]'"
 _ATTEMPTS = 2
 """How often a model may try again to give what fits `returns`."""
 _LONGEST = 400
+_AGAIN = "ask again; what was said before is kept"
+_KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
+_HINTS = {
+    400: "what was said before is kept",
+    401: _KEY_HINT,
+    403: _KEY_HINT,
+    404: "is the model's name right, and the address?",
+}
+"""What to do about a provider's status, where asking again would do nothing."""
 
 
 class PydanticDriver:
@@ -153,10 +163,17 @@ def _problem(error: Exception) -> McpError:
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
     status = getattr(error, "status_code", None)
     if status is not None:
-        body = mask(str(getattr(error, "body", "") or ""))[:_LONGEST]
-        return McpError(f"the provider answered {status}: {body}", hint="ask again; what was said before is kept")
-    return McpError(text, hint="ask again; what was said before is kept")
+        said = visible(_message(getattr(error, "body", None)))[:_LONGEST]
+        return McpError(f"the provider answered {status}: {said}", hint=_HINTS.get(status, _AGAIN))
+    return McpError(text, hint=_AGAIN)
+
+
+def _message(body: object) -> str:
+    """What a provider says is wrong, on one line: its message, where it has one in the usual place."""
+    inner = body.get("error", body) if is_object(body) else body
+    message = inner.get("message", inner) if is_object(inner) else inner
+    return " ".join(str(message or "no more than that").split())
 
 
 def _first_line(error: Exception) -> str:
-    return mask(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]
+    return visible(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]

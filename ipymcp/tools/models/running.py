@@ -23,6 +23,8 @@ from ipymcp.tools.sanitize import stripped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ipymcp.policy.conversation import Conversation
+    from ipymcp.policy.questions import Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server import ServerSession
@@ -45,25 +47,37 @@ class Runner:
         toolset: What may be called.
         factory: Makes the tools.
         turn: Names the answer, so that one consent may cover all of it.
+        conversation: What the answer is a part of; None where the host does not see it.
         profile: What the tools were declared to: it may know properties by other names than the tool.
     """
 
-    def __init__(self, toolset: Toolset, factory: ToolFactory, turn: str, profile: Profile = PLAIN) -> None:
+    def __init__(
+        self,
+        toolset: Toolset,
+        factory: ToolFactory,
+        turn: str = "",
+        conversation: Conversation | None = None,
+        profile: Profile = PLAIN,
+    ) -> None:
         self._toolset = toolset
         self._factory = factory
         self._host: Host = factory.host
         self._turn = turn
         self._profile = profile
         self._lanes: dict[str, Lane] = {}
-        self._doubt = ""
-        """Whose words this model has read, as a reason to doubt it."""
+        self._conversation = conversation
 
     async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
         """Make them, and give how each ended, in their order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
-    async def run(self, asked: Asked) -> Outcome:
-        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised."""
+    async def run(self, asked: Asked, card: Card | None = None) -> Outcome:
+        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised.
+
+        Args:
+            asked: Which.
+            card: Shows it.
+        """
         try:
             found = self._toolset._named(asked.name)
             arguments = read_arguments(asked.arguments)
@@ -74,19 +88,22 @@ class Runner:
             renamed = self._factory.declarer.declared(entry, self._profile).renamed
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
-                return await self._run_tool(asked, session, entry, restored(arguments, renamed))
+                return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
         except McpError as error:
             return Outcome(asked, _told(error), is_error=True)
         except Exception as error:  # a fault of ours must not take the answers of the other calls with it
             return Outcome(asked, stripped(f"Error: {type(error).__name__}: {error}"[:LONGEST]), is_error=True)
 
     async def _run_tool(
-        self, asked: Asked, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]
+        self,
+        asked: Asked,
+        session: ServerSession,
+        entry: ToolEntry,
+        arguments: Mapping[str, Any],
+        card: Card | None,
     ) -> Outcome:
         options = session.call_options.changed(None, None, None, "model", self._turn)
-        known = hints(entry, session.rights)
-        if self._doubt and self._turn and known.get("readOnlyHint") is not True and self._host.guard.policy.doubts:
-            options = replace(options, doubt=self._doubt)
+        options = replace(options, conversation=self._conversation, card=card)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
@@ -95,9 +112,8 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        if known.get("openWorldHint") is not False:
-            name = f"{session.name}.{entry.name}"
-            self._doubt = f"what {name} answered may be anybody's words, and the model has read it"
+        if self._conversation is not None and hints(entry, session.rights).get("openWorldHint") is not False:
+            self._conversation.read(f"{session.name}.{entry.name}")
         return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
@@ -136,7 +152,7 @@ class ToolCaller:
 
     def __init__(self, toolset: Toolset, factory: ToolFactory) -> None:
         self._loop = factory.host.loop
-        self._runner = Runner(toolset, factory, turn="")
+        self._runner = Runner(toolset, factory)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and wait for it here."""

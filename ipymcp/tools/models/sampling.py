@@ -40,6 +40,7 @@ class Sampler:
         self._asker = asker
         self._agreed: set[str] = set()
         self._spent: dict[str, int] = {}
+        """Both by the digest of the server's definition: another of the same name inherits nothing."""
 
     async def answer(self, request: SamplingRequest) -> dict[str, Any] | None:
         """The model's message as the protocol has it; None where the user refuses.
@@ -51,20 +52,30 @@ class Sampler:
         return await self._host.loop.arun(self._answer(request))
 
     async def _answer(self, request: SamplingRequest) -> dict[str, Any] | None:
-        server, log = request.server, self._host.find(request.server).log
-        spent = self._spent.get(server, 0)
+        session = self._host.find(request.server)
+        key, log = session.rights.digest, session.log
+        spent = self._spent.get(key, 0)
         if spent >= self._budget():
             text = f"it has used {spent:,} tokens of your model: %config IPyMCP.sampling_tokens raises what it may"
             log.add("host", "warning", text)
             raise RpcError("the user's budget for this server is spent", code=_REJECTED)
-        if server not in self._agreed and not await self._agrees(request):
+        if key not in self._agreed and not await self._agrees(request, key):
             return None
         message, tokens = await self._asker.sampled(request)
-        self._spent[server] = self._spent.get(server, 0) + tokens  # another may have been answered meanwhile
-        log.add("host", "info", f"your model answered it: {len(request.messages)} messages, {tokens:,} tokens")
+        self._spent[key] = self._spent.get(key, 0) + tokens  # another may have been answered meanwhile
+        count = len(request.messages)
+        text = f"{self._asker.name} answered it: {count} message{'' if count == 1 else 's'}, {tokens:,} tokens"
+        log.add("host", "info", text)
+        self._show(f"{request.server} asked your model; {text}")
         return message
 
-    async def _agrees(self, request: SamplingRequest) -> bool:
+    def _show(self, text: str) -> None:
+        """Tell whoever waits, where they wait."""
+        place = self._host.desk.place()
+        if place is not None:
+            place.post(lambda: self._host.guard.notify(text), _nothing)
+
+    async def _agrees(self, request: SamplingRequest, key: str) -> bool:
         shown = {"messages": request.messages}
         if request.system_prompt:
             shown = {"system": request.system_prompt, **shown}
@@ -73,5 +84,8 @@ class Sampler:
         question = ApprovalQuestion((wanted,), _ANSWERS)
         answer = await self._host.desk.ask(lambda asker: asker.approve(question), None)
         if answer == "notebook":
-            self._agreed.add(request.server)
+            self._agreed.add(key)
         return answer in ("once", "notebook")
+
+
+def _nothing() -> None: ...

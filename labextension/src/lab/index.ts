@@ -8,9 +8,10 @@ import { INotebookTracker } from "@jupyterlab/notebook";
 import { ServerConnection } from "@jupyterlab/services";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { IStatusBar } from "@jupyterlab/statusbar";
+import type { Question } from "../protocol";
 import { line } from "../text";
 import { addCommands } from "./commands";
-import type { Relays } from "./notebook";
+import type { NotebookView, Relays } from "./notebook";
 import { drawOutputs } from "./output";
 import { SIDEBAR, Sidebar } from "./sidebar";
 import { StatusItem } from "./status";
@@ -20,6 +21,8 @@ const ID = "ipymcp:panel";
 const CATEGORY = "MCP";
 /** Behind Lab's own. */
 const RANK = 900;
+/** Milliseconds within which a cell has drawn what the kernel displayed. */
+const DRAWN = 700;
 
 interface Settings {
   side: "left" | "right";
@@ -66,8 +69,17 @@ async function activate(
   const settings = await settled(registry);
   const statusBar = await statusBarOf(app);
   if (statusBar) addStatus(statusBar, views, open, settings);
-  views.asked.connect((_, { view, question }) => {
-    if (view === views.current && settings().openOnQuestions) return open();
+  // A question that has a card comes with it, or a moment before: the sidebar opens where no card shows it.
+  const lead = ({ view, question: { id, card } }: { view: NotebookView; question: Question }): void => {
+    if (card === undefined) return open();
+    setTimeout(() => {
+      const isOpen = view.model?.store.get().questions[id] !== undefined;
+      if (view === views.current && isOpen && !view.asksIn(card)) open();
+    }, DRAWN);
+  };
+  views.asked.connect((_, asked) => {
+    const { view, question } = asked;
+    if (view === views.current && settings().openOnQuestions) return lead(asked);
     Notification.info(`${line(view.name)}: ${line(question.title)}`, {
       autoClose: false,
       actions: [
@@ -75,7 +87,7 @@ async function activate(
           label: "Show",
           callback: () => {
             app.shell.activateById(view.notebook.id);
-            open();
+            lead(asked);
           },
         },
       ],

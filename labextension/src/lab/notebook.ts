@@ -4,6 +4,7 @@ import type { ISessionContext } from "@jupyterlab/apputils";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { Kernel } from "@jupyterlab/services";
 import { Signal } from "@lumino/signaling";
+import type { Widget } from "@lumino/widgets";
 import { draw } from "../panel";
 import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
@@ -41,6 +42,8 @@ export class NotebookView {
   /** How it stands, or what its servers are, has changed. */
   readonly changed = new Signal<this, void>(this);
   standing: Standing = NO_KERNEL;
+  /** What is live in its cells, where that is the question of a card. */
+  readonly asking = new Set<{ card: string | undefined; widget: Widget }>();
   private talk: Talk | null = null;
   private attempt: Attempt = NOT_TRIED;
   private isDisposed = false;
@@ -63,6 +66,11 @@ export class NotebookView {
   /** The conversation with the kernel; null where there is nobody to talk to. */
   get model(): PanelModel | null {
     return this.standing.is === "panel" && this.talk ? this.talk.model : null;
+  }
+
+  /** Whether a card in sight has that question. */
+  asksIn(card: string): boolean {
+    return [...this.asking].some((each) => each.card === card && each.widget.isVisible);
   }
 
   get name(): string {

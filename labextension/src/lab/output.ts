@@ -1,4 +1,5 @@
-/** A panel in a notebook's output: live while the kernel that showed it lives, ever after the table that was saved. */
+/** A panel in a notebook's output: live while the kernel that showed it lives, ever after the table that was saved. A model's
+ * call that waits for an answer: the question while it is open, else the card that was saved. */
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
@@ -9,7 +10,7 @@ import type { PanelModel } from "../panelmodel";
 import { visible } from "../text";
 import type { NotebookView } from "./notebook";
 import type { Saved } from "./saved";
-import { TYPE, howToRevive, isOf, savedIn } from "./saved";
+import { TYPE, howToRevive, isLive, savedIn } from "./saved";
 
 /** Before the widget's, which is -10: this one answers while a cell blocks the kernel. */
 const RANK = -20;
@@ -39,7 +40,9 @@ class PanelOutput extends Panel implements IRenderMime.IRenderer {
   }
 
   async renderModel({ data, metadata }: IRenderMime.IMimeModel): Promise<void> {
-    this.saved = savedIn(data[TYPE]);
+    const saved = savedIn(data[TYPE]);
+    if (saved?.card !== this.saved?.card) this.undraw();
+    this.saved = saved;
     this.table?.dispose();
     const table = (this.table = this.tables());
     this.addWidget(table);
@@ -60,27 +63,32 @@ class PanelOutput extends Panel implements IRenderMime.IRenderer {
   private look(): void {
     const { saved, view } = this;
     const { model } = view;
-    if (saved && model && isOf(saved, model.store.get())) {
+    if (saved && model && isLive(saved, model.store.get())) {
       if (this.live?.model !== model) this.enliven(model, saved);
     } else {
       this.undraw();
-      this.note.node.textContent = visible(howToRevive(view.standing));
+      this.note.node.textContent = saved?.card === undefined ? visible(howToRevive(view.standing)) : "";
     }
     this.note.setHidden(this.live !== null || this.note.node.textContent === "");
     this.table?.setHidden(this.live !== null);
   }
 
-  private enliven(model: PanelModel, { server }: Saved): void {
+  private enliven(model: PanelModel, { server, card, elsewhere }: Saved): void {
     this.undraw();
     const widget = new Widget();
-    const beside = new Beside(model, { client: "cell", ...(server !== undefined && { server }) });
+    this.live = { model, widget, leave: () => undefined };
+    this.addWidget(widget);
+    if (elsewhere === true) return;
+    const asks = card !== undefined && { card, wants: ["questions" as const] };
+    const beside = new Beside(model, { client: "cell", ...(server !== undefined && { server }), ...asks });
     const undraw = draw(widget.node, beside, this.view.cellServices);
-    const leave = (): void => {
+    const shown = { card, widget };
+    this.view.asking.add(shown);
+    this.live.leave = () => {
+      this.view.asking.delete(shown);
       undraw();
       beside.close();
     };
-    this.live = { model, widget, leave };
-    this.addWidget(widget);
   }
 
   private undraw(): void {

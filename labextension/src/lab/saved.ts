@@ -9,20 +9,39 @@ export const TYPE = "application/vnd.ipymcp.panel+json";
 export interface Saved {
   /** The kernel's life that showed it, as its hello names it. */
   kernel: string;
-  /** Of a card. */
+  /** Of a server's card. */
   server?: string;
+  /** Of a card of a model's call: the one that has the question, as long as that is open. */
+  card?: string;
+  /** That is another one: this one hides meanwhile. */
+  elsewhere?: boolean;
 }
 
 /** What an output says, which anybody may have written; null where that is nothing to go by. */
 export function savedIn(data: unknown): Saved | null {
-  const { kernel, server } = (typeof data === "object" && data !== null ? data : {}) as Record<string, unknown>;
+  const { kernel, server, card, elsewhere } = (typeof data === "object" && data !== null ? data : {}) as Record<
+    string,
+    unknown
+  >;
   if (typeof kernel !== "string" || kernel === "") return null;
-  return { kernel, ...(typeof server === "string" && { server }) };
+  return {
+    kernel,
+    ...(typeof server === "string" && { server }),
+    ...(typeof card === "string" && { card, elsewhere: elsewhere === true }),
+  };
 }
 
 /** Whether the kernel that showed it is the one that is talked to. */
 export function isOf({ kernel }: Saved, { hello }: PanelState): boolean {
   return hello?.kernel === kernel;
+}
+
+/** Whether there is something live to show in its place: a question only while it is open. */
+export function isLive(saved: Saved, state: PanelState): boolean {
+  const { card } = saved;
+  return (
+    isOf(saved, state) && (card === undefined || Object.values(state.questions).some((each) => each.card === card))
+  );
 }
 
 const PAST = "This is how it was when the cell ran.";

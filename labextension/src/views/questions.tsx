@@ -39,14 +39,22 @@ export function Questions({ prefix }: { prefix: string }): JSX.Element {
   );
 }
 
-/** A user who writes is not interrupted; one whose focus rests in the panel, or whose cell waits, is led to the question. */
-function lead(dialog: HTMLElement): void {
+/** A user who writes is not interrupted; one whose focus rests in the panel, or whose cell waits, is led to the question.
+ *
+ * @returns What leads back.
+ */
+function lead(dialog: HTMLElement): () => void {
   const panel = dialog.closest(".ipymcp");
   const focused = document.activeElement;
   const writes = focused?.matches("input, select, textarea, [contenteditable]") ?? false;
   const waits = dialog.closest(`.${ASKING}`) !== null;
   if (waits) dialog.scrollIntoView({ block: "nearest" });
   if (!writes && (waits || panel?.contains(focused))) dialog.focus();
+  return () => {
+    const now = document.activeElement;
+    const isLost = now === null || now === document.body || dialog.contains(now);
+    if (waits && isLost && focused instanceof HTMLElement) focused.focus();
+  };
 }
 
 function Dialog({ question, more, prefix }: { question: Question; more: number; prefix: string }): JSX.Element {
@@ -54,9 +62,7 @@ function Dialog({ question, more, prefix }: { question: Question; more: number; 
   const may = useMay("answer");
   const [problem, setProblem] = useState("");
   const { model } = usePanel();
-  useEffect(() => {
-    if (box.current) lead(box.current);
-  }, []);
+  useEffect(() => (box.current ? lead(box.current) : undefined), []);
   const answer = useCallback(
     async (value: Answer): Promise<unknown> => {
       try {

@@ -1,0 +1,97 @@
+"""A real model, on this machine, chooses a tool of a real server in a real kernel, and answers with what it gave.
+
+It is small enough to be run by a test, and too small to be right: what is asserted is that it chose what the prompt
+names, with arguments that fit, and was told what came of it; not what it made of that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import StartKernel
+from tests.environments import ENVIRONMENTS, ROOT, environment
+from tests.kernels import Kernel
+
+pytestmark = [pytest.mark.local_model, pytest.mark.timeout(400)]
+
+DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
+PATIENCE = 180
+"""Seconds an answer may take on a machine with other things to do; it takes about ten."""
+
+
+@pytest.fixture(scope="module")
+def local_model() -> Iterator[str]:
+    """The address of the model."""
+    if reason := ENVIRONMENTS["local-model"].left_out:
+        pytest.skip(f"local-model: {reason}")
+    command = [str(environment("local-model").python), str(ROOT / "tests" / "servers" / "local_model.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        assert port, "the model did not start; what it wrote is above"
+        yield f"http://127.0.0.1:{port}"
+        process.terminate()
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel) -> Kernel:
+    """A kernel that has pydantic-ai and the demo server."""
+    kernel = start_kernel("models")
+    assert kernel.run(f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}").status == "ok"
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("tool", "prompt"),
+    [
+        ("echo", 'Call demo__echo with the text "hello".'),
+        ("query", "Call demo__query for one penguin."),
+    ],
+    ids=["echo", "query"],
+)
+def test_a_model_calls_the_tool_that_is_meant_and_writes_when_it_has_answered(
+    kernel: Kernel, local_model: str, tool: str, prompt: str
+) -> None:
+    options = "--tools demo.echo,demo.query --out answer"
+    outcome = kernel.run(f"%mcp ask -m smollm2 --base-url {local_model}/v1 {options} {prompt}", timeout=PATIENCE)
+
+    assert outcome.status == "ok", outcome
+    begins, card, words, cost = (display["text/plain"] for display in outcome.displays)
+    assert begins.startswith("smollm2 · 2 tools of demo, about ")
+    assert card.startswith(f"demo.{tool} · ")
+    assert words.strip()
+    assert re.fullmatch(r"2 requests, [1-9][\d,]* tokens in, [1-9]\d* out", cost)
+    (call,) = value(kernel, "[[one.tool, one.arguments, one.text] for one in answer.calls]")
+    assert call[0] == tool
+    assert call[1].keys() >= {"echo": {"text"}, "query": {"table"}}[tool]
+    first, second = httpx.get(local_model).json()[-2:]
+    assert prompt in [one["content"] for one in first["messages"]]
+    assert second["messages"][-1]["role"] == "tool"
+    assert second["messages"][-1]["content"] == call[2] != ""
+    if tool == "echo":
+        assert call[2] == call[1]["text"]
+    assert value(kernel, "answer.text") == words
+
+
+def test_a_typed_answer_follows_a_call(kernel: Kernel, local_model: str) -> None:
+    kernel.run("from dataclasses import dataclass\n@dataclass\nclass Word:\n    text: str\n    letters: int")
+    how = f"model='smollm2', base_url='{local_model}/v1', tools=mcp.tools('demo.echo'), returns=Word"
+
+    outcome = kernel.run(f"answer = mcp.ask('Call demo__echo with the text hello.', {how})", timeout=PATIENCE)
+
+    assert outcome.status == "ok", outcome
+    assert value(kernel, "[one.tool for one in answer.calls]") == ["echo"]
+    assert value(kernel, "[type(answer.data).__name__, type(answer.data.text).__name__]") == ["Word", "str"]
+    assert isinstance(value(kernel, "answer.data.letters"), int)
+
+
+def value(kernel: Kernel, expression: str) -> Any:
+    return json.loads(kernel.run(f"import json; print(json.dumps({expression}))").stdout)
