@@ -304,6 +304,24 @@ def test_an_argument_may_be_called_self() -> None:
         assert mcp.own.odd("x", _self=1).data["arguments"] == {"self": "x", "_self": 1}
 
 
+def test_who_waits_for_a_server_that_is_unloaded_is_told_so() -> None:
+    with ipymcp.connect({"own": definition("misbehaving"), "demo": definition("demo")}) as mcp:
+        mcp.policy.allow("*")
+        mcp._host.guard.policy.doubts = False
+        asked = [call("own__sleep", seconds=60), call("own__echo", text="x"), call("demo__echo", text="here")]
+        answers: list[str] = []
+        thread = threading.Thread(target=lambda: answers.extend(told(mcp.tools.run(asked))))
+        thread.start()
+        while not any(one.session.name == "own" for one in mcp.calls):
+            time.sleep(0.01)
+        mcp.unload("own")
+        thread.join(30)
+
+    assert answers[0] == "Error: own: the server was stopped"
+    assert answers[1] in ("Error: own: is stopping", "Error: own: is stopped")
+    assert answers[2] == "here"
+
+
 def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a b": {"type": "string"}}}
     for _ in range(12):  # deeper than what is declared to just any library
