@@ -34,7 +34,7 @@ test-envs: $(STAMP)  ## make those environments only
 frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 
 browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
-	@$(BIN)/python tests/environments.py browser npm-axe
+	@$(BIN)/python tests/environments.py browser npm-axe models
 	@$(BIN)/python -m tests.browser.chromium
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 

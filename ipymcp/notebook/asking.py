@@ -58,6 +58,8 @@ class CellAudience:
 
     def calls(self, call: ModelCall) -> None:
         """A card, and what follows begins below it."""
+        if not self._is_notebook and self._text and not self._text.endswith("\n"):
+            print(flush=True)  # noqa: T201
         self._text, self._words = "", None
         if call.is_done:
             self._open.pop(call.card, None)

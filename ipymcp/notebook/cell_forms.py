@@ -1,13 +1,14 @@
 """Questions asked by a form in the output of the cell that waits, where no panel is open.
 
-Whether a page draws widgets shows only by what comes of one: it is displayed, and taken away again if nothing does.
-Then the question is asked at a prompt, and so is every one after it.
+Whether a page draws widgets, and is heard while a cell blocks the kernel, shows only by what comes of one: it is
+displayed, and taken away again if nothing does. Then the question is asked at a prompt, and so is every one after it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,7 +75,7 @@ class CellForms:
             and self._extension.settings.panel != "view"
             and ipykernel is not None
             and ipykernel.version_info[0] >= _SERVES_COMMS
-            and (not place.is_blocked or getattr(kernel, "_supports_kernel_subshells", False))
+            and (not place.is_blocked or _may_have_subshells(kernel))
             and importlib.util.find_spec("anywidget") is not None
         )
 
@@ -98,6 +99,13 @@ class CellForms:
         if done and not seen.outcome.result():
             raise GaveUp
         return bool(done)
+
+
+def _may_have_subshells(kernel: Any) -> bool:
+    """Whether a page may be heard while a cell blocks it. JupyterLab makes a subshell with the first widget."""
+    if not getattr(kernel, "_supports_kernel_subshells", False):
+        return False
+    return "JPY_SESSION_NAME" in os.environ or bool(kernel.shell_channel_thread.manager.list_subshell())
 
 
 def _nothing() -> None: ...

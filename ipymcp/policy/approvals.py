@@ -117,7 +117,7 @@ class Approvals:
             await asyncio.sleep(_TOGETHER)
 
     async def _settle(self, together: Sequence[Wish]) -> None:
-        open_wishes = [wish for wish in together if self._is_open(wish)]
+        open_wishes = sorted(filter(self._is_open, together), key=_order)
         if not open_wishes:
             return
         question = self._question(open_wishes)
@@ -163,7 +163,8 @@ class Approvals:
         if all(wish.turn for wish in wishes):
             answers.insert(1, "answer")
         cards = [wish.card.key for wish in wishes if wish.card is not None]
-        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), cards[-1] if cards else "")
+        card = next(filter(None, reversed(cards)), "")
+        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), card)
 
     def _wanted(self, wish: Wish) -> WantedCall:
         known = hints(wish.entry, wish.rights)
@@ -205,6 +206,10 @@ class Approvals:
         if answer in _ALLOWING and self._doubt(wish) and wish.conversation is not None:
             wish.conversation.agreed.add(wish.rights, None if answer == "server" else wish.entry)
         wish.granted()
+
+
+def _order(wish: Wish) -> int:
+    return wish.card.number if wish.card is not None else 0
 
 
 def _error(wish: Wish, text: str, hint: str | None = None) -> PolicyError:

@@ -42,7 +42,12 @@ class Card(Protocol):
 
     @property
     def key(self) -> str:
-        """Names it."""
+        """Names it; empty where nobody sees it."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """Which call of its answer it is."""
         ...
 
     def asks(self, key: str) -> None:

@@ -24,6 +24,8 @@ interface Code {
 
 /** The first view asks; one that has waited so many milliseconds asks as well: the first one's kernel may be gone. */
 const PATIENCE = 8000;
+/** What was said while the page made the kernel's subshell waits for the end of a cell: it is said once more. */
+const AGAIN = 700;
 
 function codeOf(digest: string): Code {
   const page = globalThis as { ipymcpPanels?: { [digest: string]: Code } };
@@ -42,11 +44,17 @@ function ask(model: Model, code: Code): void {
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     code.settle(import(address).then((module: { default: Panel }) => module.default));
   });
+  // Where its kernel is gone another view's may be there.
+  if (!say(model)) code.asked = false;
+}
+
+/** Whether it could be said. */
+function say(model: Model): boolean {
   try {
     model.send({ kind: "library" });
+    return true;
   } catch {
-    // Its kernel is gone; another view's may be there.
-    code.asked = false;
+    return false;
   }
 }
 
@@ -55,7 +63,9 @@ function render({ model, el }: View): () => void {
   const note = document.createElement("div");
   let leave: (() => void) | null = null;
   let wanted = true;
-  if (!code.asked) ask(model, code);
+  const isFirst = !code.asked;
+  if (isFirst) ask(model, code);
+  const again = setTimeout(() => isFirst && say(model), AGAIN);
   const slow = setTimeout(() => {
     note.textContent =
       "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.";
@@ -64,6 +74,7 @@ function render({ model, el }: View): () => void {
   el.append(note);
   code.panel.then(
     (panel) => {
+      clearTimeout(again);
       clearTimeout(slow);
       note.remove();
       if (wanted) leave = panel.render({ model, el });
@@ -75,6 +86,7 @@ function render({ model, el }: View): () => void {
   );
   return () => {
     wanted = false;
+    clearTimeout(again);
     clearTimeout(slow);
     leave?.();
   };

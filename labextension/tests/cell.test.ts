@@ -184,6 +184,15 @@ test("other code of another kernel is asked for by itself", () => {
   expect([one?.sent, other?.sent]).toEqual([[{ kind: "library" }], [{ kind: "library" }]]);
 });
 
+test("what a stub said before the page had a subshell is said once more, by the first alone", () => {
+  vi.useFakeTimers();
+  const [one, other] = [new Model({ library: "d3" }), new Model({ library: "d3" })];
+  const leave = [one, other].map((model) => stub.render({ model, el: document.createElement("div") } as never));
+  vi.advanceTimersByTime(1000);
+  expect([one.sent, other.sent]).toEqual([[{ kind: "library" }, { kind: "library" }], []]);
+  for (const each of leave) each();
+});
+
 test("a stub whose kernel does not answer says so, and asks by itself", () => {
   vi.useFakeTimers();
   const [one, other] = [new Model({ library: "d1" }), new Model({ library: "d1" })];

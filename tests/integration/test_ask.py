@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -15,19 +14,15 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, environment, server_command
 from tests.integration.test_docs import blocks
 from tests.kernels import Kernel, Outcome
+from tests.scripted import DEMO, scripted_models
 
 KERNEL = "models"
-DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
 
 
 @pytest.fixture(scope="module")
 def models() -> Iterator[str]:
-    """The address of the scripted models."""
-    command = [sys.executable, str(ROOT / "tests" / "servers" / "models.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.terminate()
+    with scripted_models() as address:
+        yield address
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def _ask(request: Request) -> Any:
 def _stopped() -> list[str]:
     return [
         "KeyboardInterrupt: the model was stopped, and its calls with it",
-        "  what was done before stays; a conversation goes on from before this question",
+        "  what it did stays done; the conversation is as it was before this question",
     ]
 
 

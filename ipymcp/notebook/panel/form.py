@@ -107,7 +107,7 @@ class _Asking:
     def withdraw(self) -> None:
         """It was answered, or nobody wants to know any more."""
         self._asking.withdraw()
-        self._form.end({"text/plain": self._line})
+        self._form.end({"text/plain": self._line} if self._line else {})
 
     def fill(self, question: FormQuestion) -> Answer:
         """Have a form filled."""
@@ -126,7 +126,9 @@ class _Asking:
         return self._tell(told.trust, question, self._asking.trust, None)
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Have the user say whether calls may be made."""
+        """Have the user say whether calls may be made. What a card shows needs no line."""
+        if question.card:
+            return self._asking.approve(question)
         return self._tell(told.approve, question, self._asking.approve, None)
 
     def _tell(self, line: Callable[[Q, A], str], question: Q, ask: Callable[[Q], A], otherwise: A) -> A:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.masking import mask, masks
+from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools import markdown, sanitize
 from ipymcp.tools.plain import plain
@@ -51,6 +52,8 @@ class ModelCall(Struct):
     is_done: bool = False
     seconds: float = 0.0
     """How long it took, without the wait for consent."""
+    number: int = 0
+    """Which one of its answer it is, from 1."""
     card: str = ""
     """Names its card."""
     asked_at: str = ""
@@ -84,6 +87,8 @@ class ModelCall(Struct):
             shown = rich.get("text/html", "")
         if self.is_done and not shown:
             shown = f'<pre style="{_TOLD}">{sanitize.text(_shortened(self.text))}</pre>'
+        if self.is_refused and self.decision == DECISIONS[None]:
+            shown += f"<small>--allow {sanitize.text(f'{self.server}.{self.tool}')} answers beforehand</small>"
         mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
         given = sanitize.text(arguments if code or waits else _shortened(arguments))
         return (

@@ -299,7 +299,9 @@ class _Calls:
 
     async def _make(self, asked: Asked) -> Outcome:
         server, _, tool = self._names.get(asked.name, f"{HERE}.{asked.name}").partition(".")
-        call = ModelCall(server, tool, asked.arguments, card=f"{self._turn}, call {len(self.made) + 1}")
+        number = len(self.made) + 1
+        card = f"{self._turn}, call {number}" if self._scene.is_seen else ""
+        call = ModelCall(server, tool, asked.arguments, number=number, card=card)
         self.made.append(call)
         shown = ShownCall(call, self._scene, self._clock)
         self._running.append(shown)

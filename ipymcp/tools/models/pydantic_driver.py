@@ -47,6 +47,7 @@ class PydanticDriver:
             self._usage: Any = importlib.import_module("pydantic_ai.usage")
         except ImportError as error:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
+        self._ai.BANNER_ENABLED = False  # of its own, printed into a terminal in the middle of the answer
 
     async def answer(self, question: Question) -> Finished:
         """As `Driver.answer`."""

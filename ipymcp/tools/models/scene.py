@@ -41,11 +41,17 @@ class Audience(Protocol):
 
 
 class Scene:
-    """Brings what happens to an audience, where the user waits, at a pace that can be watched."""
+    """Brings what happens to an audience, where the user waits, at a pace that can be watched.
+
+    Made on the background loop once the user waits. When they wait no more, nothing is shown any more: what still
+    happens happens elsewhere.
+    """
 
     def __init__(self, host: Host, audience: Audience | None) -> None:
         self._host = host
+        self._place = host.desk.place()
         self._audience = audience
+        self.is_seen = audience is not None
         self._said: list[str] = []
         self._due: asyncio.TimerHandle | None = None
 
@@ -63,9 +69,8 @@ class Scene:
 
     def post(self, show: Callable[[], None]) -> None:
         """Have something shown."""
-        place = self._host.desk.place()
-        if place is not None:
-            place.post(show, _nothing)
+        if self._place is not None:
+            self._place.post(show, _nothing)
 
     def _note(self, text: str) -> None:
         self._said.append(text)
@@ -104,6 +109,11 @@ class ShownCall:
     def key(self) -> str:
         """Names it."""
         return self.call.card
+
+    @property
+    def number(self) -> int:
+        """Which call of its answer it is."""
+        return self.call.number
 
     def asks(self, key: str) -> None:
         """The user is being asked."""

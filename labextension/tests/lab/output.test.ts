@@ -1,11 +1,12 @@
 import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { drawOutputs } from "../../src/lab/output";
 import type { Standing } from "../../src/lab/standing";
 import { CONNECTING, NO_KERNEL } from "../../src/lab/standing";
 import { TYPE } from "../../src/lab/saved";
 import { PanelModel } from "../../src/panelmodel";
+import type { Question } from "../../src/protocol";
 import { pageServices } from "../../src/services";
 import { FakeKernel, server, stateOf } from "../fake";
 
@@ -29,6 +30,7 @@ interface Factory {
 class Notebook {
   readonly changed = new Signal<this, void>(this);
   readonly cellServices = pageServices;
+  readonly asking = new Set<object>();
   model: PanelModel | null = null;
   standing: Standing = CONNECTING;
   added: { factory: Factory; rank: number } | null = null;
@@ -150,6 +152,71 @@ test.each([null, [], "x", {}, { kernel: 3 }, { kernel: "" }, { kernel: ["one"] }
     expect(seen(node)).toContain("table of servers");
   },
 );
+
+const ASKS = {
+  type: "approve",
+  server: "fs",
+  title: "May this call be made?",
+  message: "",
+  calls: [{ server: "fs", tool: "rm", arguments: { path: "a" }, caller: "model", why: "asked for", hints: "" }],
+  answers: ["once", "no"],
+} as const;
+const asks = (id: string, card: string): Question => ({ ...ASKS, id, card }) as unknown as Question;
+
+test("a model's card is the question while that is open, and no other question", async () => {
+  const kernel = new FakeKernel(
+    stateOf([server("fs")], [asks("q", "answer 1, call 1"), asks("r", "answer 2, call 1")]),
+  );
+  const node = await notebook.output({ ...KERNEL, card: "answer 1, call 1" }, "card");
+  expect(seen(node)).toBe("table of card");
+  await notebook.reach(kernel);
+  expect(node.querySelectorAll("[role=alertdialog]").length).toBe(1);
+  expect(seen(node)).not.toContain("more after this");
+  expect(seen(node)).not.toContain("table of card");
+  expect([...notebook.asking]).toMatchObject([{ card: "answer 1, call 1" }]);
+  [...node.querySelectorAll("button")].find(({ textContent }) => textContent === "Allow once")?.click();
+  expect(kernel.asked("answer")).toMatchObject([{ question: "q", answer: "once" }]);
+
+  kernel.patch({ questions: { q: null } });
+  expect(seen(node)).toBe("table of card");
+  expect(notebook.asking.size).toBe(0);
+});
+
+test("who waits for an answer is led to the card, and back to where they were; who writes is left alone", async () => {
+  const kernel = new FakeKernel(stateOf([server("fs")]));
+  const node = await notebook.output({ ...KERNEL, card: "answer 1, call 1" }, "card");
+  await notebook.reach(kernel);
+  const [cell, editor] = ["button", "textarea"].map((name) => document.body.appendChild(document.createElement(name)));
+  for (const [focused, moves] of [
+    [cell, true],
+    [editor, false],
+  ] as const) {
+    focused?.focus();
+    kernel.patch({ questions: { q: asks("q", "answer 1, call 1") } });
+    const dialog = (): Element | null => node.querySelector("[role=alertdialog]");
+    await vi.waitFor(() => expect(document.activeElement === dialog()).toBe(moves));
+    kernel.patch({ questions: { q: null } });
+    expect(dialog()).toBeNull();
+    await vi.waitFor(() => expect(document.activeElement).toBe(focused));
+    focused?.remove();
+  }
+});
+
+test("the card of a call whose question another card has hides while that is open", async () => {
+  const kernel = new FakeKernel(stateOf([server("fs")], [asks("q", "answer 1, call 2")]));
+  const node = await notebook.output({ ...KERNEL, card: "answer 1, call 2", elsewhere: true }, "card");
+  await notebook.reach(kernel);
+  expect(seen(node)).toBe("");
+  kernel.patch({ questions: { q: null } });
+  expect(seen(node)).toBe("table of card");
+});
+
+test("a saved card that waits asks nothing of another kernel, and is as it was", async () => {
+  const kernel = new FakeKernel(stateOf([server("fs")], [asks("q", "answer 1, call 1")]), {}, { kernel: "two" });
+  const node = await notebook.output({ ...KERNEL, card: "answer 1, call 1" }, "card");
+  await notebook.reach(kernel);
+  expect(seen(node)).toBe("table of card");
+});
 
 test("what is taken out listens no more", async () => {
   const kernel = new FakeKernel(stateOf([server("fs")]));

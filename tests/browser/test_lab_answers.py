@@ -1,0 +1,140 @@
+"""A model's answer in JupyterLab and in Notebook 7: calls that need consent are asked about in their cards."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.notebooks import Notebook, write_notebook
+from tests.browser.panels import Panel
+from tests.browser.places import opened, sidebar, without_extension
+from tests.browser.test_lab_looks import faults
+from tests.environments import environment
+from tests.jupyter_servers import TOKEN, JupyterServer
+from tests.scripted import DEMO, scripted_models
+
+KERNEL = "models"
+ECHO = 'demo__echo({"text": "<b>hey</b>"})'
+QUESTION = "May this call be made?"
+
+Answering = Callable[..., Notebook]
+"""`open_answering(ECHO)`: a notebook whose first cell loads all, and that asks a model this; the next asks it again."""
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[str]:
+    with scripted_models() as address:
+        yield address
+
+
+@pytest.fixture
+def open_answering(jupyter: JupyterServer, page: Page, work: Path, models: str) -> Answering:
+    spec = jupyter.folder / "jupyter" / "data" / "kernels" / KERNEL
+    spec.mkdir(parents=True, exist_ok=True)
+    argv = [str(environment(KERNEL).python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    keys = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{models}/v1"}
+    kernel = {"argv": argv, "display_name": KERNEL, "language": "python", "env": keys}
+    (spec / "kernel.json").write_text(json.dumps(kernel))
+    setup = ["%load_ext ipymcp", f"%mcp load demo -- {sys.executable} -I -S {DEMO};", "%mcp policy ask demo.*;"]
+
+    def open_it(text: str, app: str = "lab/tree") -> Notebook:
+        cells = ["\n".join([*setup, "%config IPyMCP.model = 'openai-chat:tools'"]), *[f"%mcp ask {text}"] * 2]
+        named = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
+        write_notebook(work / "notebook.ipynb", cells, kernelspec=named)
+        return opened(page, f"{jupyter.url}{app}/work/notebook.ipynb?reset&token={TOKEN}")
+
+    return open_it
+
+
+def asked(notebook: Notebook, index: int = 1, name: str = QUESTION) -> Locator:
+    """The question in the output of a cell, once it is there."""
+    found = notebook.output(index).get_by_role("alertdialog", name=name)
+    expect(found).to_be_visible()
+    return found
+
+
+def saved(work: Path, index: int = 1) -> str:
+    notebook = json.loads((work / "notebook.ipynb").read_text())
+    return json.dumps(notebook["cells"][index]["outputs"], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
+def test_a_call_is_approved_in_its_card_and_the_notebook_keeps_no_form(
+    app: str, open_answering: Answering, page: Page, work: Path
+) -> None:
+    notebook = open_answering(ECHO, app)
+    notebook.run(0)
+    notebook.begin(1)
+    question = asked(notebook)
+    expect(question).to_contain_text("A model wants to call demo.echo")
+    expect(question).to_contain_text("<b>hey</b>")
+    expect(question).to_be_focused()
+    page.wait_for_timeout(1000)  # after which the sidebar would have opened, had no card been seen
+    expect(page.locator("#ipymcp-sidebar")).to_be_hidden()
+
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # Allow once
+    notebook.until_idle()
+    expect(notebook.output(1).get_by_role("alertdialog")).to_have_count(0)
+    card = notebook.output(1).locator("details")
+    expect(card.locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+    card.locator("summary").click()
+    expect(card.locator("pre").last).to_have_text("<b>hey</b>")
+    expect(notebook.output(1)).to_contain_text("They answered: ")
+    notebook.save()
+    assert "vnd.ipymcp" not in saved(work)
+
+
+def test_what_is_answered_in_the_sidebar_is_asked_no_more_in_the_card(open_answering: Answering, page: Page) -> None:
+    notebook = open_answering(f"{ECHO} {ECHO}")
+    panel = sidebar(page)
+    notebook.run(0)
+    panel.expect_state("demo", "ready")
+    notebook.begin(1)
+    question = asked(notebook, name="May these 2 calls be made?")
+    expect(notebook.output(1).locator("details:visible")).to_have_count(0)
+
+    panel.press("Deny")
+    notebook.until_idle()
+    expect(question).to_have_count(0)
+    expect(notebook.output(1).locator("summary")).to_have_text(["✗ demo.echo · denied"] * 2)
+
+
+def test_a_card_that_waits_is_accessible_and_an_interrupt_takes_it_back(
+    open_answering: Answering, page: Page, work: Path
+) -> None:
+    notebook = open_answering(ECHO)
+    notebook.run(0)
+    notebook.begin(1)
+    asked(notebook)
+    assert faults(Panel(notebook.output(1).locator(".ipymcp"))) == []
+
+    page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+    expect(notebook.output(1).locator("summary")).to_have_text("✗ demo.echo · stopped")
+    expect(notebook.output(1)).to_contain_text("KeyboardInterrupt: the model was stopped, and its calls with it")
+    expect(notebook.output(1).get_by_role("alertdialog")).to_have_count(0)
+    notebook.begin(2)
+    asked(notebook, 2).get_by_role("button", name="Allow once").click()
+    expect(notebook.output(2).locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+
+
+def test_without_the_extension_the_form_below_the_cards_answers_while_the_cell_blocks(
+    open_answering: Answering, page: Page, work: Path
+) -> None:
+    without_extension(page)
+    notebook = open_answering(ECHO)
+    notebook.run(0)
+    notebook.begin(1)
+    question = asked(notebook)
+    expect(notebook.output(1).locator("summary")).to_contain_text("? demo.echo · waits for your answer")
+    question.get_by_role("button", name="Allow once").click()
+    notebook.until_idle()
+    expect(notebook.output(1).locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+    expect(notebook.output(1).get_by_role("alertdialog")).to_have_count(0)
+    notebook.save()
+    assert "widget-view" not in saved(work)
