@@ -273,6 +273,16 @@ def test_the_responses_to_one_question_are_doubted_together_where_they_are_named
     assert again("a question").startswith("Not done: needs your consent because what own.echo answered")
 
 
+def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:
+    mcp.policy.ask("own.echo")
+    try:
+        assert told(mcp.tools.run([call("own__echo", text="x")], turn="another"))[0].startswith("Not done")
+    finally:
+        mcp.policy.allow("*")
+
+    assert told(mcp.tools.run([call("own__echo", text="x")], turn="another")) == ["x"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -112,9 +112,20 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
+        try:
+            outcome = await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
+        except (PolicyError, ServerError, CallTimeout):  # the server said nothing
+            raise
+        except McpError:
+            self._has_read(session, entry)
+            raise
+        self._has_read(session, entry)
+        return outcome
+
+    def _has_read(self, session: ServerSession, entry: ToolEntry) -> None:
+        """The model is told what the server said."""
         if self._conversation is not None and hints(entry, session.rights).get("openWorldHint") is not False:
             self._conversation.read(f"{session.name}.{entry.name}")
-        return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
         return self._lanes.setdefault(name, Lane(limit))
