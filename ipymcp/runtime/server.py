@@ -216,7 +216,8 @@ class ServerSession:
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
         if self.state is State.RESTARTING:
             raise ConnectionLost("is restarting", server=self.name, hint=hint)
-        raise ServerStopped(f"is {self.state.value}", server=self.name, hint=hint)
+        state = "stopping" if self.state is State.READY else self.state.value
+        raise ServerStopped(f"is {state}", server=self.name, hint=hint)
 
     @property
     def offers(self) -> Offers:

@@ -29,7 +29,8 @@ def specialised(base: type[Any], name: str, module: str, signature: inspect.Sign
 
 
 def _with_signature(inherited: Any, name: str, signature: inspect.Signature) -> Any:
-    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    free = next(name for name in ("self", "_self", "__self") if name not in signature.parameters)
+    receiver = inspect.Parameter(free, inspect.Parameter.POSITIONAL_ONLY)
     own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
     own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
     own.__name__, own.__doc__ = name, ""

@@ -54,16 +54,11 @@ class ToolFactory:
         self.results = KeptResults()
         """What was shown in part."""
         self.for_models: set[int] = set()
-        """The numbers of those that a model was given a part of."""
+        """The numbers of those that models in the user's own loops were given a part of."""
         self.conversations: dict[str, Conversation] = {}
         """With models in the user's own loops, by the name that these give them."""
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
-
-    def keep_for_models(self, number: int, value: Any, size: int) -> None:
-        """Keep what a model is given a part of, and let it read on there; from any thread."""
-        self.results.keep(number, value, size)
-        self.for_models.add(number)
 
     @cached_property
     def declarer(self) -> Declarer:

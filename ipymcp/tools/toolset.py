@@ -46,6 +46,7 @@ class Toolset(Listing):
         factory: Makes them.
         parts: What is joined: for each, the patterns it was narrowed by, step by step.
         functions: The functions of the notebook among them.
+        handles: The numbers of the results that a model with these tools may read on in.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Toolset(Listing):
         factory: ToolFactory,
         parts: tuple[tuple[tuple[str, ...], ...], ...] = ((),),
         functions: tuple[FunctionTool, ...] = (),
+        handles: set[int] | None = None,
     ) -> None:
         self._host = host
         self._factory = factory
         self._parts = parts
         self._functions = functions
+        self._handles = factory.for_models if handles is None else handles
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -69,10 +72,10 @@ class Toolset(Listing):
         if not patterns:
             return self
         functions = tuple(one for one in self._functions if selects(patterns, one))
-        return Toolset(self._host, self._factory, tuple((*part, patterns) for part in self._parts), functions)
+        return self._with(tuple((*part, patterns) for part in self._parts), functions)
 
-    def __add__(self, others: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
-        """This and another selection, or tools, or functions of the notebook; each once.
+    def __add__(self, others: Toolset | Tool | Callable[..., Any] | Iterable[Tool | Callable[..., Any]]) -> Toolset:
+        """This and another selection, or tools, or functions of the notebook, one or several; each once.
 
         Raises:
             ArgumentError: A model could not call one of the functions.
@@ -83,12 +86,21 @@ class Toolset(Listing):
             from ipymcp.tools.models.functions import FunctionTool
             from ipymcp.tools.tool import Tool
 
-            given = list(others)
+            given: list[Any] = [others] if callable(others) or isinstance(others, str) else list(others)
             tools = [one for one in given if isinstance(one, Tool)]
             parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
             functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
         known = {one.name: one for one in (*self._functions, *functions)}
-        return Toolset(self._host, self._factory, (*self._parts, *parts), tuple(known.values()))
+        return self._with((*self._parts, *parts), tuple(known.values()))
+
+    __radd__ = __add__
+
+    def _with(self, parts: tuple[tuple[tuple[str, ...], ...], ...], functions: tuple[FunctionTool, ...]) -> Toolset:
+        return Toolset(self._host, self._factory, parts, functions, self._handles)
+
+    def _for_conversation(self, handles: set[int]) -> Toolset:
+        """The same tools for a model that may read on in no results but its own."""
+        return Toolset(self._host, self._factory, self._parts, self._functions, handles)
 
     @property
     def entries(self) -> list[ToolEntry]:
@@ -134,8 +146,8 @@ class Toolset(Listing):
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
-    def __getitem__(self, name: str) -> Tool:
-        """A tool of it by `server.tool`.
+    def __getitem__(self, name: str) -> Tool | Callable[..., Any]:
+        """A tool of it by `server.tool`; a function by `notebook.function`.
 
         Raises:
             UnknownName: It is not in the selection; it is a KeyError too.
@@ -143,6 +155,9 @@ class Toolset(Listing):
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
+        for one in self._functions:
+            if name == f"{one.server}.{one.name}":
+                return one.function
         raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
 
     # -- for a model --------------------------------------------------------------------------------------------------
@@ -173,40 +188,49 @@ class Toolset(Listing):
         """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`."""
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(), self._caller())
+        return langchain_tools(self._declarations(is_kept=True), self._caller())
 
     def to_llm(self) -> list[Any]:
         """The tools as `llm` takes them: `model.chain(prompt, tools=…)`."""
         from ipymcp.tools.models.frameworks import llm_tools
 
-        return llm_tools(self._declarations(), self._caller())
+        return llm_tools(self._declarations(is_kept=True), self._caller())
 
     def to_chatlas(self) -> list[Any]:
         """The tools as chatlas takes them: `chat.set_tools(…)`."""
         from ipymcp.tools.models.frameworks import chatlas_tools
 
-        return chatlas_tools(self._declarations(), self._caller())
+        return chatlas_tools(self._declarations(is_kept=True), self._caller())
+
+    def _for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
+        """The functions, and what reads on in long results: once there are any, or at once for whoever keeps this."""
+        reading = [self._reader] if is_kept else self._reading
+        return list({one.name: one for one in (*self._functions, *reading)}.values())
 
     @property
-    def _for_model(self) -> list[FunctionTool]:
-        """The functions, and what reads on in results. A function of a tool's name goes before it."""
-        return list({one.name: one for one in (*self._functions, *self._reading)}.values())
+    def _reading(self) -> list[FunctionTool]:
+        return [self._reader] if self._readable else []
 
     @property
-    def _reading(self) -> tuple[FunctionTool, ...]:
-        """What reads on in results that were too long, once there are any."""
-        handles = [one for one in self._factory.results if one in self._factory.for_models]
-        if not handles:
-            return ()
+    def _readable(self) -> list[int]:
+        return [one for one in self._factory.results if one in self._handles]
+
+    @property
+    def _reader(self) -> FunctionTool:
         from ipymcp.tools.models.functions import FunctionTool
         from ipymcp.tools.models.reading import ResultReader
 
-        return (FunctionTool(ResultReader(self._factory.results, handles).read_result),)
+        return FunctionTool(ResultReader(self._factory.results, self._readable).read_result)
 
-    def _declarations(self, *profile: Profile) -> list[Declaration]:
+    def _keep(self, number: int, value: Any, size: int) -> None:
+        """Keep what a model is given a part of, and let it read on there; from any thread."""
+        self._factory.results.keep(number, value, size)
+        self._handles.add(number)
+
+    def _declarations(self, *profile: Profile, is_kept: bool = False) -> list[Declaration]:
         from ipymcp.tools.models.declaring import declared_function
 
-        functions = [declared_function(one, *profile) for one in self._for_model]
+        functions = [declared_function(one, *profile) for one in self._for_model(is_kept=is_kept)]
         taken = {one.name for one in functions}
         tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
@@ -260,29 +284,41 @@ class Toolset(Listing):
         return messages(dialect, await runner.run_all(calls))
 
     def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:
-        """What a model means by a name.
+        """What a model means by a name. Its server may be starting.
 
         Raises:
             UnknownName: Nothing, or what it may not see.
+            ServerError: A tool of a server that does not run.
         """
         if not name:
             raise UnknownName("the call names no tool")
-        for function in self._for_model:
+        for function in self._for_model():
             if function.name == name:
                 return function
-        found = next((one for one in self._meant(name) if not self._host.is_denied(*one, "model")), None)
+        here = self._sessions()
+        found = self._meant(name, here)
+        if found is None:
+            found = self._meant(name, [one for one in self._host.sessions.values() if one not in here])
+            if found is not None and not found[0].is_moving:
+                found[0].require()
         if found is not None:
             return found
         raise UnknownName(f"there is no tool {name!r}", hint=nearest(name, self.model_names) or None)
 
-    def _meant(self, name: str) -> Iterator[tuple[ServerSession, ToolEntry]]:
-        """The selected tools of that name: at once where it is nothing but server and tool, else by looking at all."""
-        for session in self._sessions():
-            entry = session.catalog.tools.get(name.removeprefix(f"{session.name}__"))
-            if entry is not None and model_name(session.name, entry.name) == name and self._selects(entry):
-                yield session, entry
-                return
-        yield from (one for one in self._selected() if model_name(one[1].server, one[1].name) == name)
+    def _meant(self, name: str, sessions: Iterable[ServerSession]) -> tuple[ServerSession, ToolEntry] | None:
+        """The selected tool of that name: at once where it is nothing but server and tool, else by looking at all."""
+        found = [
+            (session, entry)
+            for session in sessions
+            for entry in (session.catalog.tools.get(name.removeprefix(f"{session.name}__")),)
+            if entry is not None and model_name(session.name, entry.name) == name
+        ] or [
+            (session, entry)
+            for session in sessions
+            for entry in session.catalog.tools.values()
+            if model_name(entry.server, entry.name) == name
+        ]
+        return next((one for one in found if self._selects(one[1]) and not self._host.is_denied(*one, "model")), None)
 
     # -- for people ---------------------------------------------------------------------------------------------------
 

@@ -209,6 +209,8 @@ def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, mod
 
     names = [one["function"]["name"] for one in asked(models)[-1]["tools"]]
     assert names == ["search_tools", "call_tool", "read_result"]
+    again = ask(kernel, "hey")
+    assert shown(again)[0].startswith("echo · 5 tools of demo, "), "a fresh conversation knows nothing of that"
 
 
 CODE = "birds = mcp.demo.query('penguins', limit=3).data\nprint(birds['count'])\nlen(birds['rows'])"
@@ -331,7 +333,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
     function = {"name": "demo__echo", "arguments": '{"text": "x"}'}
     kernel.run(f"call = {{'id': 'c', 'type': 'function', 'function': {function!r}}}")
 
-    assert "Error: there is no tool 'demo__echo'" in kernel.run(code).stdout
+    assert "Error: demo: is stopped" in kernel.run(code).stdout
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,32 @@ def test_a_selection_is_joined_with_others_and_narrowed_as_a_whole(mcp: Mcp) -> 
     assert len(joined("*.echo", "notebook")) == 3
 
 
+def test_one_function_or_tool_is_added_as_it_is_and_found_again(mcp: Mcp) -> None:
+    both = mcp.tools("!*") + twice + mcp.demo.echo
+
+    assert both.names == ["demo.echo", "notebook.twice"]
+    assert ([twice] + mcp.tools("demo.echo")).names == both.names
+    assert both["notebook.twice"] is twice
+    with pytest.raises(ipymcp.ArgumentError, match=r"'demo\.echo' is no function"):
+        mcp.tools + "demo.echo"  # type: ignore[operator]  # pyright: ignore
+
+
+def test_what_is_done_to_declarations_is_done_to_nobody_elses(mcp: Mcp) -> None:
+    mcp.tools("demo.echo").to_openai()[0]["function"]["parameters"]["properties"]["evil"] = {}
+
+    assert "evil" not in json.dumps(mcp.tools("demo.echo").to_openai())
+
+
+def test_a_function_of_a_tools_name_goes_before_it(mcp: Mcp) -> None:
+    def demo__echo(text: str) -> str:
+        return f"mine: {text}"
+
+    tools = mcp.tools("demo") + demo__echo
+
+    assert [one["function"]["name"] for one in tools.to_openai()].count("demo__echo") == 1
+    assert told(tools.run([call("demo__echo", text="hey")])) == ["mine: hey"]
+
+
 def test_what_tools_cost_is_told_by_server_as_an_estimate(mcp: Mcp) -> None:
     table = (mcp.tools("demo", "sdk.echo") + [twice]).describe()
 
@@ -247,6 +273,16 @@ def test_the_responses_to_one_question_are_doubted_together_where_they_are_named
     assert again("a question").startswith("Not done: needs your consent because what own.echo answered")
 
 
+def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:
+    mcp.policy.ask("own.echo")
+    try:
+        assert told(mcp.tools.run([call("own__echo", text="x")], turn="another"))[0].startswith("Not done")
+    finally:
+        mcp.policy.allow("*")
+
+    assert told(mcp.tools.run([call("own__echo", text="x")], turn="another")) == ["x"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -270,6 +306,32 @@ def test_a_function_may_give_what_notebooks_hold(mcp: Mcp, value: object, text: 
     assert told((mcp.tools + [made]).run([call("made")])) == [text]
 
 
+def test_an_argument_may_be_called_self() -> None:
+    schema = {"type": "object", "properties": {"self": {"type": "string"}, "_self": {}}, "required": ["self"]}
+    odd = json.dumps({"name": "odd", "inputSchema": schema})
+    command = [str(ROOT / "tests" / "servers" / "named.py"), odd]
+    with ipymcp.connect({"own": {"command": sys.executable, "args": command}}) as mcp:
+        assert mcp.own.odd("x", _self=1).data["arguments"] == {"self": "x", "_self": 1}
+
+
+def test_who_waits_for_a_server_that_is_unloaded_is_told_so() -> None:
+    with ipymcp.connect({"own": definition("misbehaving"), "demo": definition("demo")}) as mcp:
+        mcp.policy.allow("*")
+        mcp._host.guard.policy.doubts = False
+        asked = [call("own__sleep", seconds=60), call("own__echo", text="x"), call("demo__echo", text="here")]
+        answers: list[str] = []
+        thread = threading.Thread(target=lambda: answers.extend(told(mcp.tools.run(asked))))
+        thread.start()
+        while not any(one.session.name == "own" for one in mcp.calls):
+            time.sleep(0.01)
+        mcp.unload("own")
+        thread.join(30)
+
+    assert answers[0] == "Error: own: the server was stopped"
+    assert answers[1] in ("Error: own: is stopping", "Error: own: is stopped")
+    assert answers[2] == "here"
+
+
 def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a b": {"type": "string"}}}
     for _ in range(12):  # deeper than what is declared to just any library
@@ -287,6 +349,19 @@ def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() ->
         (message,) = mcp.tools.run([{"type": "tool_use", "id": "c1", "name": "own__deep", "input": given}])
 
     assert '{"a b": "x"}' in message["content"][0]["content"][0]["text"]
+
+
+def test_a_tool_of_a_server_that_has_died_waits_until_it_runs_again() -> None:
+    command, *rest = server_command("misbehaving")
+    with ipymcp.connect({"own": {"command": command, "args": rest}}) as mcp:
+        mcp.policy.allow("*")
+        mcp._host.guard.policy.doubts = False
+        first, second = told(mcp.tools.run([call("own__die"), call("own__echo", text="hey")]))
+        assert first.startswith("Error: own: the server exited with code 3")
+        assert second == "hey"
+        mcp.stop("own")
+        assert told(mcp.tools.run([call("own__echo", text="x")])) == ["Error: own: is stopped"]
+        assert told(mcp.tools("!own").run([call("own__echo", text="x")])) == ["Error: there is no tool 'own__echo'"]
 
 
 def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:

@@ -171,7 +171,10 @@ def test_pydantic_ai_sees_tools_come_and_go_and_what_failed(mcp: Mcp) -> None:
 
 
 def test_langchain(mcp: Mcp) -> None:
-    tools = {tool.name: tool for tool in (mcp.tools + [twice]).to_langchain()}
+    def named(**names: str) -> dict[str, str]:
+        return names
+
+    tools = {tool.name: tool for tool in (mcp.tools + [twice, named]).to_langchain()}
     asked = {"type": "tool_call", "id": "c1", "name": "demo__echo", "args": {"text": "hey"}}
 
     message = tools["demo__echo"].invoke(asked)
@@ -184,6 +187,9 @@ def test_langchain(mcp: Mcp) -> None:
     failed = tools["demo__fail"].invoke({**asked, "name": "demo__fail", "args": {}})
     assert (failed.content, failed.status) == ("This tool always fails.", "error")
     assert tools["twice"].invoke({"number": 4}) == "8"
+    names = dict.fromkeys(("self", "config", "run_manager", "callbacks", "tool_call_id"), "mine")
+    assert tools["named"].invoke({**asked, "name": "named", "args": names}).content == json.dumps(names)
+    assert asyncio.run(tools["named"].ainvoke(names)) == json.dumps(names)
 
 
 def test_llm(mcp: Mcp) -> None:
@@ -206,6 +212,8 @@ def test_llm(mcp: Mcp) -> None:
     assert by_name["demo__plot"].implementation().attachments[0].type == "image/png"
     with pytest.raises(RuntimeError, match="This tool always fails"):
         by_name["demo__fail"].implementation()
+    with pytest.raises(RuntimeError, match=r"^missing argument 'text'"):
+        by_name["demo__echo"].implementation()
 
 
 def test_chatlas(mcp: Mcp) -> None:
@@ -217,3 +225,18 @@ def test_chatlas(mcp: Mcp) -> None:
 
     assert tool.func(**request.arguments) == "hey"
     assert tool.schema["function"]["parameters"]["required"] == ["text"]
+    plot = next(tool for tool in chat.get_tools() if tool.name == "demo__plot")
+    assert plot.func().endswith("bytes]"), "what it cannot show is named"
+    fail = next(tool for tool in chat.get_tools() if tool.name == "demo__fail")
+    assert str(fail.func().error) == "This tool always fails."
+
+
+def test_libraries_that_keep_their_tools_can_read_on_from_the_start(mcp: Mcp) -> None:
+    for tools in (mcp.tools.to_langchain(), mcp.tools.to_llm(), mcp.tools.to_chatlas()):
+        assert "read_result" in {tool.name for tool in tools}
+    tools = {tool.name: tool for tool in mcp.tools.to_langchain()}
+
+    shown = tools["demo__echo"].invoke({"text": "x" * 30_000})
+
+    handle = int(shown.partition("handle=")[2].partition(" ")[0])
+    assert json.loads(tools["read_result"].invoke({"handle": handle, "offset": 29_990}))["text"] == "x" * 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ipymcp.tools.models.declaring import Declaration
 from ipymcp.tools.models.finding import ToolFinder
 
@@ -20,8 +22,13 @@ TOOLS = [
 FINDER = ToolFinder(lambda: TOOLS)
 
 
+NOTHING = "Nothing is found by these words. There are tools of git, github, fs."
+
+
 def found(query: str, limit: int = 8) -> list[str]:
-    return [one["name"] for one in FINDER.search_tools(query, limit)]
+    told = FINDER.search_tools(query, limit)
+    assert isinstance(told, list), told
+    return [one["name"] for one in told]
 
 
 def test_words_of_the_name_count_most_and_rare_ones_more_than_frequent_ones() -> None:
@@ -31,12 +38,13 @@ def test_words_of_the_name_count_most_and_rare_ones_more_than_frequent_ones() ->
 
 
 def test_what_has_none_of_the_words_is_not_found() -> None:
-    assert found("weather") == []
-    assert found("") == []
+    assert FINDER.search_tools("weather") == NOTHING
+    assert FINDER.search_tools("") == NOTHING
 
 
 def test_no_more_are_given_than_asked_for() -> None:
     assert len(found("file", limit=2)) == 2
+    assert len(found("file", limit=0)) == len(found("file", limit=-1)) == 1
     assert FINDER.search_tools("commits") == [
         {"name": "git__log", "description": TOOLS[0].description, "parameters": {"type": "object"}}
     ]
@@ -48,3 +56,22 @@ def test_a_model_is_told_of_two_tools_instead() -> None:
     assert (search.name, call.name) == ("search_tools", "call_tool")
     assert search.parameters["required"] == ["query"]
     assert call.parameters["required"] == ["name", "arguments"]
+
+
+def test_words_of_any_script_are_found() -> None:
+    finder = ToolFinder(lambda: [tool("w__now", "[w] Погода в городе."), *TOOLS])
+
+    (told,) = finder.search_tools("погода")
+
+    assert isinstance(told, dict) and told["name"] == "w__now"
+
+
+def test_what_is_found_need_not_be_read_in_pages() -> None:
+    wide = {"type": "object", "properties": {"x" * 6_000: {"type": "string"}}}
+    finder = ToolFinder(lambda: [Declaration(f"a__file{number}", "a", "f", "A file.", wide) for number in range(9)])
+
+    told = finder.search_tools("file")
+
+    assert isinstance(told, list) and len(json.dumps(told)) < 20_000
+    assert [one["parameters"] == wide for one in told] == [True, True, *[False] * 6]
+    assert told[-1]["parameters"] == "search for its name to be told of them"

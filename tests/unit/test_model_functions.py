@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
 
+import pandas as pd
 import pytest
 
 from ipymcp.errors import ArgumentError
@@ -86,6 +88,50 @@ def test_a_type_that_json_cannot_say_takes_anything() -> None:
     assert tool.bind({"frame": [1], "other": "x"}) == {"frame": [1], "other": "x"}
 
 
+class Trip:
+    """As pydantic's models are: they know their schema, and how to be made."""
+
+    def __init__(self, city: str) -> None:
+        self.city = city
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        members = {"city": {"$ref": "#/$defs/City"}}
+        return {"type": "object", "properties": members, "$defs": {"City": {"type": "string"}}}
+
+    @classmethod
+    def model_validate(cls, value: dict[str, Any]) -> Trip:
+        if "city" not in value:
+            raise ValueError("city: Field required")
+        return cls(value["city"])
+
+
+def test_models_paths_and_frames_are_made_of_what_comes() -> None:
+    def go(trip: Trip, more: list[Trip], to: Path, rows: pd.DataFrame) -> None: ...
+
+    tool = FunctionTool(go)
+
+    members = tool.input_schema["properties"]
+    assert members["trip"] == {"type": "object", "properties": {"city": {"$ref": "#/$defs/City"}}}
+    assert members["more"] == {"type": "array", "items": members["trip"]}
+    assert (members["to"], members["rows"], tool.input_schema["$defs"]) == (
+        {"type": "string"},
+        {},
+        {"City": {"type": "string"}},
+    )
+    bound = tool.bind({"trip": {"city": "Oslo"}, "more": [{"city": "Bergen"}], "to": "/x", "rows": [{"a": 1}]})
+    assert (bound["trip"].city, bound["more"][0].city, bound["to"]) == ("Oslo", "Bergen", Path("/x"))
+    assert list(bound["rows"]["a"]) == [1]
+    with pytest.raises(ArgumentError, match="city: Field required"):
+        tool.bind({"trip": {}, "more": [], "to": "", "rows": []})
+
+
+def test_an_annotation_may_say_what_a_parameter_is() -> None:
+    def take(count: Annotated[int, "How many."]) -> None: ...
+
+    assert FunctionTool(take).input_schema["properties"] == {"count": {"type": "integer", "description": "How many."}}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
@@ -121,3 +167,8 @@ def test_what_a_model_cannot_call_is_refused() -> None:
         FunctionTool(half)
     with pytest.raises(ArgumentError, match="a function for a model needs a name"):
         FunctionTool(lambda: None)
+    with pytest.raises(ArgumentError, match=r"'demo\.echo' is no function") as caught:
+        FunctionTool("demo.echo")  # type: ignore[arg-type]
+    assert caught.value.hint == 'patterns select: mcp.tools("fs.*")'
+    with pytest.raises(ArgumentError, match=r"int\(\) does not say what it takes"):
+        FunctionTool(int)

@@ -138,6 +138,8 @@ class _Chat:
     def __init__(self) -> None:
         self.history: list[Any] = []
         self.conversation = Conversation()
+        self.handles: set[int] = set()
+        """The results that its model may read on in."""
 
 
 class Asker:
@@ -181,7 +183,7 @@ class Asker:
         Raises:
             McpError: No model is named.
         """
-        return self._prepared(wanted)[1]
+        return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat())[1]
 
     async def ask(self, wanted: Wanted, audience: Audience | None = None) -> Answer:
         """Have a model answer, on the background loop.
@@ -189,10 +191,10 @@ class Asker:
         Raises:
             McpError: It cannot; the conversation so far is kept.
         """
-        plan, beginning = await asyncio.to_thread(self._prepared, wanted)  # thousands of tools, large variables
+        chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
+        plan, beginning = await asyncio.to_thread(self._prepared, wanted, chat)  # thousands of tools, large variables
         turn = f"answer {self._host.number()}"
         self._allow(wanted, turn)
-        chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
         clock = Clock(self._host.handlers, wanted.limits.seconds)
         scene = Scene(self._host, audience)
         runner = Runner(plan.tools, self._factory, turn, chat.conversation)
@@ -223,12 +225,11 @@ class Asker:
             finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
         )
 
-    def _prepared(self, wanted: Wanted) -> tuple[_Plan, Beginning]:
-        plan = self._plan(wanted)
+    def _prepared(self, wanted: Wanted, chat: _Chat) -> tuple[_Plan, Beginning]:
+        plan = self._plan(wanted, wanted.tools._for_conversation(chat.handles))
         return plan, self._beginning(wanted, plan)
 
-    def _plan(self, wanted: Wanted) -> _Plan:
-        tools = wanted.tools
+    def _plan(self, wanted: Wanted, tools: Toolset) -> _Plan:
         declarations = tools._declarations()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
@@ -288,7 +289,7 @@ class _Calls:
         """Make one, from the driver's loop."""
         asked = Asked("", name, arguments)
         if name == CALL:
-            asked = Asked("", str(arguments.get("name")), arguments.get("arguments"))
+            asked = Asked("", str(arguments.get("name") or ""), arguments.get("arguments"))
         return await self._host.loop.arun(self._make(asked))
 
     def running(self, server: str, tool: str) -> ShownCall | None:

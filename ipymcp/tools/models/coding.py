@@ -16,14 +16,18 @@ from ipymcp.policy.questions import ApprovalQuestion, WantedCall
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import Errand
 from ipymcp.tools.complaints import shortened
+from ipymcp.tools.models.finding import BUDGET
 from ipymcp.tools.models.functions import HERE
+from ipymcp.tools.models.texts import tokens
+from ipymcp.tools.results import ToolResult
 from ipymcp.tools.sanitize import stripped
 from ipymcp.tools.screen import Printed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Generator, MutableMapping
 
     from ipymcp.policy.questions import ApprovalAnswer, Card
+    from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.tools.toolset import Toolset
 
@@ -32,6 +36,8 @@ __all__ = ["Coder"]
 _FILE: Final = "<model's code>"
 _LONGEST_ABOUT: Final = 120
 _WHY: Final = "it would run here with your rights, unsandboxed, as a cell of yours would"
+_MOST_PRINTED: Final = 1_000_000
+"""Characters."""
 _ANSWERS: Final = ("once", "answer", "no")
 
 
@@ -57,16 +63,26 @@ class Coder:
         """What the model is told of the tools."""
         is_there = getattr(self._names.get("mcp"), "_host", None) is self._host
         begin = "`mcp` is there already" if is_there else "begin with `from ipymcp import mcp`"
-        lines = [
-            f"You have one tool, run_python. Write Python for it that calls these functions; {begin}. A"
-            " result has .data (decoded), .text, .df (a DataFrame) and .images. Variables stay between runs. Print, or"
-            " end with an expression, for what you need to see; keep large data in variables.",
-        ]
-        for tool in self._toolset.entries:
-            shown = self._toolset._factory.tool(tool)
-            about = shortened(stripped(tool.first_line), _LONGEST_ABOUT)
-            lines.append(f"mcp.{tool.server}.{tool.alias}{shown.__signature__}  # {about}")
-        return "\n".join(lines)
+        intro = (
+            f"You have one tool, run_python. Write Python for it that calls these functions; {begin}. They wait by"
+            " themselves: do not await them. A result has .data (decoded), .text, .df (a DataFrame) and .images."
+            " Variables stay between runs. Print, or end with an expression, for what you need to see; keep large data"
+            " in variables."
+        )
+        entries = self._toolset._entries("model")
+        typed = self._host.aliases()
+        lines = [self._line(entry, typed[entry.server]) for entry in entries]
+        if tokens(sum(map(len, lines))) > BUDGET:
+            intro += " Print a function to see what it takes."
+            names: dict[str, list[str]] = {}
+            for entry in entries:
+                names.setdefault(typed[entry.server], []).append(entry.alias)
+            lines = [f"mcp.{server}: {', '.join(tools)}" for server, tools in names.items()]
+        return "\n".join([intro, *lines])
+
+    def _line(self, entry: ToolEntry, server: str) -> str:
+        about = shortened(stripped(entry.first_line), _LONGEST_ABOUT)
+        return f"mcp.{server}.{entry.alias}{self._toolset._factory.tool(entry).__signature__}  # {about}"
 
     async def run_python(self, code: str) -> str:
         """Run Python in the user's notebook, after they have agreed. Gives what it prints and its last expression.
@@ -100,21 +116,39 @@ class Coder:
         self._is_allowed = answer == "answer"
 
     def _execute(self, code: str) -> str:
-        """Where the user waits."""
-        printed = Printed(sys.stdout)
+        """Where the user waits. Only an interrupt is raised: it is the user's."""
+        printed = _Printed(sys.stdout)
         try:
             tree = ast.parse(code, _FILE)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-            with contextlib.redirect_stdout(printed):
+            with contextlib.redirect_stdout(printed), self._staying():
                 exec(compile(tree, _FILE, "exec"), self._names)  # type: ignore[arg-type]
-                value = None
+                shown = ""
                 if isinstance(last, ast.Expr):
                     value = eval(compile(ast.Expression(last.value), _FILE, "eval"), self._names)  # type: ignore[arg-type]
-        except Exception as error:
+                    shown = "" if value is None else value.text if isinstance(value, ToolResult) else repr(value)
+        except (Exception, SystemExit) as error:
             where = traceback.extract_tb(error.__traceback__)
             line = next((f" in line {one.lineno}" for one in reversed(where) if one.filename == _FILE), "")
-            return f"{printed.getvalue()}{type(error).__name__}{line}: {error}"
-        return printed.getvalue() + ("" if value is None else repr(value))
+            return f"{printed.getvalue()}{type(error).__name__}{line}: {error}".rstrip(": ")
+        return printed.getvalue() + shown
+
+    @contextlib.contextmanager
+    def _staying(self) -> Generator[None]:
+        """`exit()` ends the model's code, not the kernel with all that the user has in it."""
+        own = {name: self._names[name] for name in ("exit", "quit") if name in self._names}
+        self._names.update(dict.fromkeys(own, sys.exit))
+        try:
+            yield
+        finally:
+            self._names.update({name: value for name, value in own.items() if self._names.get(name) is sys.exit})
+
+
+class _Printed(Printed):
+    """What is printed, as far as anybody could want to read it."""
+
+    def write(self, text: str, /) -> int:
+        return super().write(text[: max(0, _MOST_PRINTED - self.tell())])
 
 
 def _no_card(server: str, tool: str) -> None: ...

@@ -40,6 +40,11 @@ class Declaration(Struct, frozen=True):
     renamed: Mapping[str, str] = {}
     """The properties that had to be called otherwise: `{new name: the tool's own}`."""
 
+    @property
+    def schema(self) -> Schema:
+        """The parameters, for whoever takes them to do with as they like."""
+        return wire.loads(wire.encode(self.parameters))
+
 
 class ProviderTools(list[dict[str, Any]]):
     """Declarations as a provider takes them: a list for its `tools`. `.lost` says what they do not say.

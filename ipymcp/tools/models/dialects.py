@@ -31,19 +31,19 @@ _DEPTH: Final = 8
 
 
 def _openai(one: Declaration) -> dict[str, Any]:
-    return {"type": "function", "function": {**_about(one), "parameters": one.parameters}}
+    return {"type": "function", "function": {**_about(one), "parameters": one.schema}}
 
 
 def _responses(one: Declaration) -> dict[str, Any]:
-    return {"type": "function", **_about(one), "parameters": one.parameters, "strict": False}
+    return {"type": "function", **_about(one), "parameters": one.schema, "strict": False}
 
 
 def _anthropic(one: Declaration) -> dict[str, Any]:
-    return {**_about(one), "input_schema": one.parameters}
+    return {**_about(one), "input_schema": one.schema}
 
 
 def _gemini(one: Declaration) -> dict[str, Any]:
-    return {**_about(one), "parametersJsonSchema": one.parameters}
+    return {**_about(one), "parametersJsonSchema": one.schema}
 
 
 def _about(one: Declaration) -> dict[str, Any]:

@@ -6,8 +6,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from ipymcp.protocol import wire
 from ipymcp.tools.models.declaring import Declaration, declared_function
 from ipymcp.tools.models.functions import HERE, FunctionTool
+from ipymcp.tools.models.reading import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,10 +36,12 @@ _CALL_TOOL: Final = Declaration(
         "additionalProperties": False,
     },
 )
-_WORD: Final = re.compile(r"[a-z0-9]+")
+_WORD: Final = re.compile(r"[^\W_]+")
 _NAMED: Final = 4.0
 """How much more a word in a tool's name says than one in its description."""
 _MOST: Final = 20
+_ROOM: Final = LONGEST * 3 // 4
+"""Characters for what is found, so that it need not be read in pages."""
 
 
 class ToolFinder:
@@ -54,7 +58,7 @@ class ToolFinder:
         """What the model is given instead, beside some functions."""
         return [declared_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declared_function, beside)]
 
-    def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]]:
+    def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]] | str:
         """Find tools by words of what they should do. Gives their names, descriptions and parameters.
 
         Args:
@@ -71,10 +75,21 @@ class ToolFinder:
             for one in tools
         }  # fmt: skip
         found = sorted((one for one in tools if scores[one.name] > 0), key=lambda one: -scores[one.name])
-        return [
-            {"name": one.name, "description": one.description, "parameters": one.parameters}
-            for one in found[: min(limit, _MOST)]
-        ]
+        if not found:
+            servers = ", ".join(dict.fromkeys(one.server for one in tools)) or "nobody"
+            return f"Nothing is found by these words. There are tools of {servers}."
+        return _fitting(found[: min(max(limit, 1), _MOST)])
+
+
+def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
+    """What is told of each, without the parameters of those for which there is no room any more."""
+    told: list[dict[str, Any]] = []
+    room = _ROOM
+    for one in found:
+        room -= len(one.description) + len(wire.encode(one.parameters))
+        parameters = one.parameters if room >= 0 or not told else "search for its name to be told of them"
+        told.append({"name": one.name, "description": one.description, "parameters": parameters})
+    return told
 
 
 def _words(text: str) -> list[str]:

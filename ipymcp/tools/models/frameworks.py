@@ -42,7 +42,7 @@ def pydantic_ai_toolset(
             return {one.name: self._tool(one) for one in declared()}
 
         def _tool(self, one: Declaration) -> Any:
-            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.parameters}
+            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema}
             return toolsets.ToolsetTool(
                 toolset=self,
                 tool_def=ai.ToolDefinition(**about),
@@ -62,32 +62,28 @@ def pydantic_ai_toolset(
 
 def langchain_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
     """Tools of LangChain."""
-    structured: Any = _library("langchain_core.tools", "langchain-core").StructuredTool
-    failed: Any = importlib.import_module("langchain_core.tools").ToolException
+    library: Any = _library("langchain_core.tools", "langchain-core")
+    base: type[Any] = library.BaseTool
 
-    def told(outcome: Outcome) -> Any:
-        if outcome.is_error:
-            raise failed(outcome.text)
-        images = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in outcome.shown]
-        return [{"type": "text", "text": outcome.named}, *images] if images else outcome.named
+    class McpTool(base):
+        """A tool of the notebook's MCP servers. Its arguments may have any names, the library's own too."""
 
-    def made(one: Declaration) -> Any:
-        def run(**arguments: Any) -> Any:
-            return told(called(one.name, arguments))
+        def _run(self, /, **arguments: Any) -> Any:
+            return self._told(called(self.name, arguments))
 
-        async def run_async(**arguments: Any) -> Any:
-            return told(await called.aio(one.name, arguments))
+        async def _arun(self, /, **arguments: Any) -> Any:
+            return self._told(await called.aio(self.name, arguments))
 
-        return structured(
-            name=one.name,
-            description=one.description,
-            args_schema=one.parameters,
-            func=run,
-            coroutine=run_async,
-            handle_tool_error=True,
-        )
+        def _told(self, outcome: Outcome) -> Any:
+            if outcome.is_error:
+                raise library.ToolException(outcome.text)
+            images = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in outcome.shown]
+            return [{"type": "text", "text": outcome.named}, *images] if images else outcome.named
 
-    return [made(one) for one in declared]
+    return [
+        McpTool(name=one.name, description=one.description, args_schema=one.schema, handle_tool_error=True)
+        for one in declared
+    ]
 
 
 def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
@@ -96,12 +92,14 @@ def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
 
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
-            outcome = _succeeded(called(one.name, arguments))
+            outcome = called(one.name, arguments)
+            if outcome.is_error:
+                raise _failure(outcome)
             images = [llm.Attachment(type=kind, content=image.data) for kind, image in outcome.shown]
             return llm.ToolOutput(output=outcome.named, attachments=images) if images else outcome.named
 
         return llm.Tool(
-            name=one.name, description=one.description, input_schema=one.parameters, implementation=run, plugin=_NAME
+            name=one.name, description=one.description, input_schema=one.schema, implementation=run, plugin=_NAME
         )
 
     return [made(one) for one in declared]
@@ -113,19 +111,19 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
 
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
-            return _succeeded(called(one.name, arguments)).text
+            outcome = called(one.name, arguments)
+            if outcome.is_error:  # raised, it would be warned of with its traceback
+                return chatlas.ContentToolResult(value=None, error=_failure(outcome))
+            return outcome.parted(())[0]  # what images are there differs by provider
 
-        about = {"name": one.name, "description": one.description, "parameters": one.parameters}
-        return chatlas.Tool(func=run, **about)
+        return chatlas.Tool(func=run, name=one.name, description=one.description, parameters=one.schema)
 
     return [made(one) for one in declared]
 
 
-def _succeeded(outcome: Outcome) -> Outcome:
-    """Raise what such libraries tell the model by themselves."""
-    if outcome.is_error:
-        raise RuntimeError(outcome.text)
-    return outcome
+def _failure(outcome: Outcome) -> RuntimeError:
+    """What such libraries tell the model by themselves, with a word of theirs before it."""
+    return RuntimeError(outcome.text.removeprefix("Error: "))
 
 
 def _library(module: str, distribution: str) -> Any:

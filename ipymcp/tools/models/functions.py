@@ -6,6 +6,7 @@ import inspect
 import re
 import typing
 from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,7 +42,9 @@ class FunctionTool:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", type(function).__name__)
-        if not callable(function) or name == "<lambda>":
+        if not callable(function):
+            raise ArgumentError(f"{function!r} is no function", hint='patterns select: mcp.tools("fs.*")')
+        if name == "<lambda>":
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
         self.function = function
         self.server = HERE
@@ -57,7 +60,12 @@ class FunctionTool:
 
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(self.function).parameters
+        try:
+            return inspect.signature(self.function).parameters
+        except ValueError as error:  # of something written in C
+            raise ArgumentError(
+                f"{self.name}() does not say what it takes", hint="def a function of your own that calls it"
+            ) from error
 
     @cached_property
     def _types(self) -> dict[str, Any]:
@@ -89,8 +97,9 @@ class FunctionTool:
             if parameter.kind not in _BY_KEYWORD:
                 continue
             schema = _schema(self._types.get(name, Any), definitions)
-            if name in said:
-                schema["description"] = said[name].strip()
+            note = said.get(name) or _note(self._types.get(name))
+            if note:
+                schema["description"] = note.strip()
             if parameter.default is inspect.Parameter.empty:
                 required.append(name)
             elif isinstance(parameter.default, (str, int, float, bool)):
@@ -137,8 +146,15 @@ class FunctionTool:
 
 
 def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    def custom(of: Any) -> dict[str, Any]:
+        if _is_model(of):
+            schema: dict[str, Any] = of.model_json_schema()
+            definitions.update(schema.pop("$defs", {}))
+            return schema
+        return {"type": "string"} if issubclass(of, PurePath) else {}
+
     try:
-        (schema,), found = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+        (schema,), found = msgspec.json.schema_components([kind], schema_hook=custom, ref_template="#/$defs/{name}")
     except (TypeError, RuntimeError, NameError):  # nothing that JSON can say
         return {}
     definitions.update(found)
@@ -147,6 +163,22 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 def _converted(value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(value, kind, strict=False)
+        return msgspec.convert(value, kind, strict=False, dec_hook=_made)
     except TypeError:  # a type that msgspec does not know takes what there is
         return value
+
+
+def _made(kind: Any, value: Any) -> Any:
+    """A value of a class that JSON knows nothing of: a model of pydantic, a path, a DataFrame from its rows."""
+    return kind.model_validate(value) if _is_model(kind) else kind(value)
+
+
+def _is_model(kind: Any) -> bool:
+    return callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None))
+
+
+def _note(kind: Any) -> str | None:
+    """What an annotation says in words: `Annotated[int, "How many."]`, or a field's description."""
+    said = getattr(kind, "__metadata__", ())
+    notes = (one if isinstance(one, str) else getattr(one, "description", None) for one in said)
+    return next((one for one in notes if isinstance(one, str)), None)

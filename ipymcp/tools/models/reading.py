@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import ArgumentError
+from ipymcp.protocol import wire
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.values import as_rows, as_text
 from ipymcp.tools.sanitize import stripped
@@ -70,7 +71,9 @@ class ResultReader:
                 raise ArgumentError(
                     f"there is no column {name!r}", argument="columns", hint=f"columns: {_listed(names)}"
                 )
-        chosen = [row for row in rows if all(_is(row.get(name), wanted) for name, wanted in (where or {}).items())]
+        chosen = rows
+        for name, wanted in (where or {}).items():
+            chosen = [row for row in chosen if _is(row.get(name), wanted)]
         page = _fitting(_picked(chosen[offset : offset + limit], columns))
         return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
 
@@ -103,7 +106,8 @@ def _rows(value: Any) -> list[Record] | None:
 
 
 def _length(row: Record) -> int:
-    return len(json.dumps(row, ensure_ascii=False))
+    """About how many characters it has; there may be a million rows."""
+    return len(wire.encode(row))
 
 
 def _is(value: Any, wanted: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ToolError, UnknownName
+from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
 from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.functions import HERE, FunctionTool
@@ -112,9 +112,20 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
+        try:
+            outcome = await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
+        except (PolicyError, ServerError, CallTimeout):  # the server said nothing
+            raise
+        except McpError:
+            self._has_read(session, entry)
+            raise
+        self._has_read(session, entry)
+        return outcome
+
+    def _has_read(self, session: ServerSession, entry: ToolEntry) -> None:
+        """The model is told what the server said."""
         if self._conversation is not None and hints(entry, session.rights).get("openWorldHint") is not False:
             self._conversation.read(f"{session.name}.{entry.name}")
-        return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
         return self._lanes.setdefault(name, Lane(limit))
@@ -136,7 +147,7 @@ class Runner:
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
         if len(text) > LONGEST:
-            self._factory.keep_for_models(number, value, value.size if is_result else len(text))
+            self._toolset._keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)
         text = stripped(text)
         return Outcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
@@ -171,6 +182,8 @@ def _told(error: McpError) -> str:
         return stripped(error.result.text[:LONGEST]) or "The tool failed without a word."
     hint = f" ({error.hint})" if isinstance(error, (ArgumentError, UnknownName)) and error.hint else ""
     kind = "Timed out: " if isinstance(error, CallTimeout) else "Error: "
+    if isinstance(error, ServerError):
+        kind += f"{error.server}: "
     return stripped(f"{kind}{error.message}{hint}")
 
 
