@@ -16,6 +16,7 @@ import pytest
 
 from ipymcp.masking import masks
 from tests import environments, kernels, processes
+from tests.scripted import scripted_models
 
 pytest_plugins = ["tests.wire.plugin"]
 
@@ -61,6 +62,13 @@ def start_kernel(kernel_name: str, tmp_path: Path) -> Iterator[StartKernel]:
 def kernel(start_kernel: StartKernel) -> kernels.Kernel:
     """A fresh kernel; `@pytest.mark.kernels(...)` says which."""
     return start_kernel()
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[str]:
+    """The address of models that answer by a script, without `/v1`."""
+    with scripted_models() as address:
+        yield address
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ from glob import escape
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.questions import ApprovalQuestion, WantedCall
+from ipymcp.policy.questions import ALLOWING, ApprovalQuestion, WantedCall
 from ipymcp.policy.rules import WHOSE, Rule, hints
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Approvals", "Wish"]
 
-_ALLOWING = ("once", "answer", "server", "notebook", "always")
 _TOGETHER = 0.02
 """Seconds without another wish after which those there are become a question."""
 _HINTS = {
@@ -203,8 +202,8 @@ class Approvals:
                 wish.refused(_error(wish, text, f"%mcp policy allow {wish.name}"))
             case _:
                 pass
-        if answer in _ALLOWING and self._doubt(wish) and wish.conversation is not None:
-            wish.conversation.agreed.add(wish.rights, None if answer == "server" else wish.entry)
+        if answer in ALLOWING and self._doubt(wish) and wish.conversation is not None:
+            self._policy.agree(wish.conversation, wish.rights, None if answer == "server" else wish.entry)
         wish.granted()
 
 

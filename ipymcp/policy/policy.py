@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.conversation import Agreed
 from ipymcp.policy.filters import Filters
 from ipymcp.policy.rules import Verdict, forbidden_by_mode, hints, matching
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy", "PolicyError"]
 
+_Agreed: TypeAlias = "tuple[str, str | None]"
+"""A tool by its definition's digest and its name; None for all of the server's."""
 _MOST_TURNS = 32
 """Answers of models whose consents are kept; one that is over is not told to us."""
 
@@ -51,7 +53,9 @@ class Policy:
         self._pins: PinsMode = "models"
         self._changed: frozenset[tuple[str, str]] = frozenset()
         self._unlocked: frozenset[tuple[str, str]] = frozenset()
-        self._turns: OrderedDict[str, Agreed] = OrderedDict()
+        self._turns: OrderedDict[str, set[_Agreed]] = OrderedDict()
+        self._agreed: WeakKeyDictionary[object, set[_Agreed]] = WeakKeyDictionary()
+        """What is agreed to within something, for as long as that lasts."""
         self._state = object()
         """Replaced with every change, so that what was made from the old one is seen to be stale."""
         self._known: dict[tuple[str, str, Caller], _Known] = {}
@@ -84,7 +88,7 @@ class Policy:
         if verdict.decision == "allow":
             return verdict
         if verdict.decision == "ask":
-            if turn in self._turns and self._turns[turn].covers(rights, entry):
+            if _covers(self._turns.get(turn), rights, entry):
                 return Verdict("allow", "allowed for this answer")
             return verdict
         name = f"{entry.server}.{entry.name}"
@@ -101,7 +105,7 @@ class Policy:
             bool(conversation.doubt)
             and self.doubts
             and hints(entry, rights).get("readOnlyHint") is not True
-            and not conversation.agreed.covers(rights, entry)
+            and not self.has_agreed(conversation, rights, entry)
         )
 
     def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
@@ -180,15 +184,24 @@ class Policy:
 
     def allow_turn(self, turn: str, rights: Rights, entry: Subject | None) -> None:
         """Allow a tool, or all of its server's, for the rest of a model's answer."""
-        self._turns.setdefault(turn, Agreed()).add(rights, entry)
+        self._turns.setdefault(turn, set()).add(_agreed(rights, entry))
         self._turns.move_to_end(turn)
         while len(self._turns) > _MOST_TURNS:
             self._turns.popitem(last=False)
+
+    def agree(self, within: object, rights: Rights, entry: Subject | None) -> None:
+        """The user agrees to a tool, or to all of its server's, within something, such as a conversation."""
+        self._agreed.setdefault(within, set()).add(_agreed(rights, entry))
+
+    def has_agreed(self, within: object, rights: Rights, entry: Subject | None) -> bool:
+        """Whether the user did."""
+        return _covers(self._agreed.get(within), rights, entry)
 
     def reset(self) -> None:
         """Take back all that was decided in this notebook."""
         self.said = ()
         self._turns.clear()
+        self._agreed.clear()
         self._state = object()
 
     def remember(self, rules: tuple[Rule, ...]) -> None:
@@ -218,6 +231,14 @@ class Policy:
         if (changed, unlocked) != (self._changed, self._unlocked):
             self._changed, self._unlocked = changed, unlocked
             self._state = object()
+
+
+def _agreed(rights: Rights, entry: Subject | None) -> _Agreed:
+    return rights.digest, None if entry is None else entry.name
+
+
+def _covers(agreed: set[_Agreed] | None, rights: Rights, entry: Subject | None) -> bool:
+    return agreed is not None and not agreed.isdisjoint({(rights.digest, None), _agreed(rights, entry)})
 
 
 def _about(rule: Rule) -> tuple[str, str, str]:

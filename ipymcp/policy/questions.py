@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
 
 __all__ = [
+    "ALLOWING",
     "DECISIONS",
     "ApprovalAnswer",
     "ApprovalQuestion",
@@ -24,6 +25,7 @@ ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "alw
 """Allow this once; its tools for the rest of the model's answer; all tools of the server in this notebook; its tools in
 this notebook; its tools from now on. Deny its tools from now on; deny this once."""
 
+ALLOWING: Final[tuple[ApprovalAnswer, ...]] = ("once", "answer", "server", "notebook", "always")
 DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
     None: "not answered",
     "once": "allowed once",

@@ -32,13 +32,15 @@ class Places:
 
         Without those that have no ear: what a thread waits for while it does something at another place of its own.
         """
-        known = [*self.known.values()]
-        deaf = [
-            place
-            for number, place in enumerate(known)
-            if any(later.is_blocked and later.thread == place.thread for later in known[number + 1 :])
-        ]
-        return iter(sorted((place for place in known if place not in deaf), key=lambda place: not place.is_main))
+        hearing: list[Place] = []
+        blocked: set[threading.Thread] = set()
+        for place in reversed([*self.known.values()]):
+            if place.thread not in blocked:
+                hearing.append(place)
+            if place.is_blocked:
+                blocked.add(place.thread)
+        hearing.reverse()
+        return iter(sorted(hearing, key=lambda place: not place.is_main))
 
     def blocked(self, waiter: Waiter, subject: object = None) -> Place:
         """To be entered round the wait of a thread, in that thread.
@@ -80,16 +82,17 @@ class Place:
         while self._given_up:
             self._given_up.pop(0)()
 
-    def post(self, errand: Errand, give_up: Errand) -> None:
+    def post(self, errand: Errand, give_up: Errand | None = None) -> None:
         """Have something done here, soon; from any thread.
 
         Args:
             errand: What.
-            give_up: Called when the waiting ends, which may be before, during or after it.
+            give_up: Called when the waiting ends, which may be before, during or after it; None where nobody minds.
         """
-        self._given_up.append(give_up)
+        if give_up is not None:
+            self._given_up.append(give_up)
         self._put(errand)
-        if self._left:
+        if self._left and give_up is not None:
             give_up()
 
     def _put(self, errand: Errand) -> None:

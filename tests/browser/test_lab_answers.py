@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.browser.places import opened, sidebar, without_extension
 from tests.browser.test_lab_looks import faults
 from tests.environments import environment
 from tests.jupyter_servers import TOKEN, JupyterServer
-from tests.scripted import DEMO, scripted_models
+from tests.scripted import DEMO
 
 KERNEL = "models"
 ECHO = 'demo__echo({"text": "<b>hey</b>"})'
@@ -24,12 +24,6 @@ QUESTION = "May this call be made?"
 
 Answering = Callable[..., Notebook]
 """`open_answering(ECHO)`: a notebook whose first cell loads all, and that asks a model this; the next asks it again."""
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[str]:
-    with scripted_models() as address:
-        yield address
 
 
 @pytest.fixture

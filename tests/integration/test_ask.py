@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -14,15 +13,9 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, environment, server_command
 from tests.integration.test_docs import blocks
 from tests.kernels import Kernel, Outcome
-from tests.scripted import DEMO, scripted_models
+from tests.scripted import DEMO
 
 KERNEL = "models"
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[str]:
-    with scripted_models() as address:
-        yield address
 
 
 @pytest.fixture
@@ -378,6 +371,8 @@ def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: 
     assert (
         "openai-chat:echo answered it: 1 message, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
     )
+    kernel.run("%mcp policy reset")
+    assert kernel.run("mcp.asks.ask_model()", answers=["no"]).prompts == ["allow? [no] "], "it was taken back"
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
     kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {shlex.join(command)}")

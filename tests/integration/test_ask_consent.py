@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import StartKernel
 from tests.kernels import Cell, Kernel, Outcome
 from tests.panels import CommView, ControlView, Message, SocketView, View, relay_file
-from tests.scripted import DEMO, scripted_models
+from tests.scripted import DEMO
 
 OWN = "application/vnd.ipymcp.panel+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -22,12 +22,6 @@ STOPPED = [
     "KeyboardInterrupt: the model was stopped, and its calls with it",
     "  what it did stays done; the conversation is as it was before this question",
 ]
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[str]:
-    with scripted_models() as address:
-        yield address
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Notebooks with servers, beside no kernel."""
+"""A kernel with the demo server; notebooks with servers, beside no kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.environments import server_command
+from tests.integration.notebooks import done
+from tests.kernels import Kernel
 from tests.panel.notebooks import Notebook, Open, command, notebooks
+
+
+@pytest.fixture
+def loaded(kernel: Kernel) -> Kernel:
+    done(kernel, "%load_ext ipymcp")
+    done(kernel, "%mcp load demo;")
+    return kernel
 
 
 @pytest.fixture

@@ -34,13 +34,6 @@ open("states.json", "w").write(json.dumps(states))
 every_kernel = pytest.mark.kernels(*KERNELS)
 
 
-@pytest.fixture
-def loaded(kernel: Kernel) -> Kernel:
-    done(kernel, "%load_ext ipymcp")
-    done(kernel, "%mcp load demo;")
-    return kernel
-
-
 class Connect(Protocol):
     def __call__(self, path: str) -> SocketView: ...
 

@@ -15,13 +15,6 @@ from tests.panels import CommView, ControlView, PageView, View, wait_for_views
 every_kernel = pytest.mark.kernels(*KERNELS)
 
 
-@pytest.fixture
-def loaded(kernel: Kernel) -> Kernel:
-    done(kernel, "%load_ext ipymcp")
-    done(kernel, "%mcp load demo;")
-    return kernel
-
-
 def shown(kernel: Kernel) -> CommView:
     return CommView(kernel, done(kernel, "%mcp panel", answers=()).displays)
 

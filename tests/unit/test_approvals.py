@@ -145,6 +145,20 @@ def test_a_doubted_model_is_asked_about_once_in_a_conversation(database: Databas
     run(test)
 
 
+def test_what_was_agreed_to_in_a_conversation_is_taken_back_with_the_rest(database: Database) -> None:
+    async def test() -> None:
+        asked, conversation = Asked(database, "once", "no"), Conversation()
+        conversation.read("web.fetch")
+        allowed = Rule("fs.*", "allow", "this notebook")
+        asked.policy.say(allowed)
+        assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
+        asked.policy.reset()
+        asked.policy.say(allowed)
+        assert await asked.want("write", turn="2", conversation=conversation) == []
+
+    run(test)
+
+
 def test_agreeing_once_to_a_doubted_model_takes_nothing_from_the_rules(database: Database) -> None:
     async def test() -> None:
         asked, conversation = Asked(database, "once", "no"), Conversation()

@@ -14,6 +14,7 @@ from ipymcp.protocol import wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipymcp.policy.rules import Rights
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.asking import Asker
@@ -38,9 +39,9 @@ class Sampler:
         self._budget = budget
         self._host = host
         self._asker = asker
-        self._agreed: set[str] = set()
+        self._policy = host.guard.policy
         self._spent: dict[str, int] = {}
-        """Both by the digest of the server's definition: another of the same name inherits nothing."""
+        """By the digest of the server's definition: another of the same name inherits nothing."""
 
     async def answer(self, request: SamplingRequest) -> dict[str, Any] | None:
         """The model's message as the protocol has it; None where the user refuses.
@@ -59,7 +60,7 @@ class Sampler:
             text = f"it has used {spent:,} tokens of your model: %config IPyMCP.sampling_tokens raises what it may"
             log.add("host", "warning", text)
             raise RpcError("the user's budget for this server is spent", code=_REJECTED)
-        if key not in self._agreed and not await self._agrees(request, key):
+        if not (self._policy.has_agreed(self, session.rights, None) or await self._agrees(request, session.rights)):
             return None
         message, tokens = await self._asker.sampled(request)
         self._spent[key] = self._spent.get(key, 0) + tokens  # another may have been answered meanwhile
@@ -73,9 +74,9 @@ class Sampler:
         """Tell whoever waits, where they wait."""
         place = self._host.desk.place()
         if place is not None:
-            place.post(lambda: self._host.guard.notify(text), _nothing)
+            place.post(lambda: self._host.guard.notify(text))
 
-    async def _agrees(self, request: SamplingRequest, key: str) -> bool:
+    async def _agrees(self, request: SamplingRequest, rights: Rights) -> bool:
         shown = {"messages": request.messages}
         if request.system_prompt:
             shown = {"system": request.system_prompt, **shown}
@@ -84,8 +85,5 @@ class Sampler:
         question = ApprovalQuestion((wanted,), _ANSWERS)
         answer = await self._host.desk.ask(lambda asker: asker.approve(question), None)
         if answer == "notebook":
-            self._agreed.add(key)
+            self._policy.agree(self, rights, None)
         return answer in ("once", "notebook")
-
-
-def _nothing() -> None: ...

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ipymcp.policy.questions import DECISIONS
+from ipymcp.policy.questions import ALLOWING, DECISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,6 @@ __all__ = ["Audience", "Scene", "ShownCall"]
 
 _PACE: Final = 0.1
 """Seconds between two looks of the audience at what is said."""
-_NO: Final = (None, "no", "never")
 
 
 class Audience(Protocol):
@@ -70,7 +69,7 @@ class Scene:
     def post(self, show: Callable[[], None]) -> None:
         """Have something shown."""
         if self._place is not None:
-            self._place.post(show, _nothing)
+            self._place.post(show)
 
     def _note(self, text: str) -> None:
         self._said.append(text)
@@ -125,7 +124,7 @@ class ShownCall:
     def answered(self, answer: ApprovalAnswer | None) -> None:
         """The user has answered."""
         self._go_on()
-        self.call.decision, self.call.is_refused = DECISIONS[answer], answer in _NO
+        self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING
         if not self.call.is_done:
             self._scene.calls(self.call)
 
@@ -143,6 +142,3 @@ class ShownCall:
             self._clock.go_on()
             self._began += time.monotonic() - self._asked
             self._asked = None
-
-
-def _nothing() -> None: ...
