@@ -54,9 +54,9 @@ class SessionUser:
     async def _answer(self, question: LoginQuestion, arriving: asyncio.Future[str] | None) -> str:
         desk = self._services.desk
         hint = f"%mcp start {self._session.name}"
-        if not desk.can_ask():
+        if not desk.can_ask("login"):
             raise AuthError(f"wants a login at {question.domain}, and there is nobody to ask", hint=hint)
-        answer = await desk.ask(lambda interaction: interaction.login(question), None)
+        answer = await desk.ask("login", lambda interaction: interaction.login(question), None)
         if answer is None:
             raise AuthError(f"the login at {question.domain} was not made", hint=hint)
         return answer or (await arriving if arriving is not None else "")
