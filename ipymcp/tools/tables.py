@@ -6,7 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
-from ipymcp.tools import sanitize
+from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,17 +65,17 @@ class Table:
         return to_frame({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)}, "")
 
     def __repr__(self) -> str:
-        lines = [sanitize.visible(self.title)] if self.title else []
+        lines = [visible(self.title)] if self.title else []
         lines += text_table(self.columns, self.rows[:_MOST_ROWS])
         if len(self.rows) > _MOST_ROWS:
             lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more rows")
         if self.note:
-            lines.append(sanitize.visible(self.note))
+            lines.append(visible(self.note))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        above = f"<div><b>{sanitize.text(self.title)}</b></div>" if self.title else ""
-        below = f"<div>{sanitize.text(self.note)}</div>" if self.note else ""
+        above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
+        below = f"<div>{escaped(self.note)}</div>" if self.note else ""
         table = html_table(self.columns, self.rows[:_MOST_ROWS], more_rows=max(0, len(self.rows) - _MOST_ROWS))
         return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
 
@@ -93,7 +93,7 @@ def html_table(
 ) -> str:
     """An escaped HTML table, saying how many rows and columns are not in it."""
     names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
-    head = "".join(f'<th style="{_LEFT}">{sanitize.text(name)}</th>' for name in names)
+    head = "".join(f'<th style="{_LEFT}">{escaped(name)}</th>' for name in names)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_LEFT}">{_html_cell(cell)}</td>' for cell in row) + "</tr>" for row in rows
     )
@@ -106,12 +106,12 @@ def cell_text(value: object) -> str:
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
-    shown = sanitize.visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
+    shown = visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
     return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
 
 
 def _html_cell(value: object) -> str:
-    return sanitize.text(cell_text(value))
+    return escaped(cell_text(value))
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
+from ipymcp.text import visible
 from ipymcp.tools.content import Embedded, Image, Link
-from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
