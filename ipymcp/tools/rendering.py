@@ -7,7 +7,6 @@ the same bytes, so that saved notebooks have clean diffs.
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ipymcp.masking import masks
@@ -16,7 +15,8 @@ from ipymcp.text import escaped, visible
 from ipymcp.tools import markdown
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
-from ipymcp.tools.tables import cell_text, html_table, text_table
+from ipymcp.tools.markdown_blocks import is_clearly_markdown
+from ipymcp.tools.tables import cell_text, html_table, readable_numbers, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Answer: TypeAlias = ToolResult | ResourceResult
 
-__all__ = ["bundle", "captioned", "short", "shown_text"]
+__all__ = ["bundle", "captioned", "is_shown_as_text", "short", "shown_text"]
 
 _SHORT = (10, 1_000)
 """Lines and characters of a repr."""
@@ -39,14 +39,11 @@ _LARGEST_JSON = 200_000
 _LARGEST_MEDIA = 10_000_000
 """Characters of base64 in one display; what is over it is named instead."""
 _ROWS = _COLUMNS = 20
-_BOX = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0"
+_DEEPEST_WRAPPING = 4
+# JupyterLab breaks the lines of a <pre> in the middle of words.
+_BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
 _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
-_MARKDOWN = re.compile(
-    r"^#{1,6} \S|^ {0,3}(?:```|~~~)|\*\*\S[^*\n]*\*\*|\[[^\]\n]+\]\([^)\s]+\)|^\|.*\|[ \t]*\n\|[ \t]*:?-"
-    r"|^(?:[-*+]|\d+\.) .+\n(?:[-*+]|\d+\.) |(?<!`)`[^`\n]+`(?!`)|\$\$[^$]+\$\$",
-    re.MULTILINE,
-)
 
 
 def bundle(result: Answer, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
@@ -83,6 +80,29 @@ def shown_text(text: str) -> str:
     return _cut(text, *_LONG)
 
 
+def is_shown_as_text(result: Answer) -> bool:
+    """Whether a result is best read as its text: there is no other data, or all that the data does is repeat it.
+
+    Servers that send structured content send the same text once more as the content, and some (the official file
+    server) wrap plain text in an object to have any structured content at all.
+    """
+    if result.is_error or _has_media(result):
+        return False
+    return not (is_array(result.data) or is_object(result.data)) or _repeats(result.data, result.text)
+
+
+def _repeats(data: Any, text: str) -> bool:
+    """Whether the only value in the data, however it is wrapped, is the text."""
+    for _ in range(_DEEPEST_WRAPPING):
+        if isinstance(data, str):
+            return data.strip() == text.strip()
+        members = list(data.values()) if is_object(data) else data
+        if not is_array(members) or len(members) != 1:
+            return False
+        data = members[0]
+    return False
+
+
 def _plain(result: Answer, head: str, lines: int, characters: int) -> str:
     body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
     body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
@@ -102,7 +122,7 @@ def _plain_data(result: Answer, lines: int, characters: int) -> str:
 
 def _is_collection(result: Answer) -> bool:
     """Whether the answer is data rather than text or media."""
-    return (is_array(result.data) or is_object(result.data)) and not result.is_error and not _has_media(result)
+    return not result.is_error and not _has_media(result) and not is_shown_as_text(result)
 
 
 def _has_media(result: Answer) -> bool:
@@ -140,14 +160,12 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
 def _rich(result: Answer, is_markdown: bool | None) -> dict[str, Any]:
     if _has_media(result):
         return _media(result)
-    if is_array(result.data) or is_object(result.data):
+    if not is_shown_as_text(result):
         return _table(result) or _json(result.data)
     text = result.text
-    if is_markdown is None:
-        is_markdown = _MARKDOWN.search(text[:_LONGEST_MARKDOWN]) is not None
-    if is_markdown and len(text) <= _LONGEST_MARKDOWN:
+    if len(text) <= _LONGEST_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
-    return {}
+    return {"text/html": _wrap(_pre(text) + _warnings(result))} if text.strip() else {}
 
 
 def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +185,7 @@ class _Records(NamedTuple):
     """The beginning of a list of records, as cells."""
 
     names: list[str]
-    rows: list[list[str]]
+    rows: list[list[object]]
     more_rows: int
     more_columns: int
     beside: str
@@ -183,7 +201,7 @@ def _records(result: Answer, most_rows: int) -> _Records | None:
     if not names:
         return None
     shown = names[:_COLUMNS]
-    rows = [[_cell(record.get(name)) for name in shown] for record in head]
+    rows = readable_numbers([[_cell(record.get(name)) for name in shown] for record in head])
     return _Records(shown, rows, len(records) - len(head), max(0, len(names) - _COLUMNS), _others(result.data, records))
 
 
@@ -197,10 +215,13 @@ def _table(result: Answer) -> dict[str, str]:
     return {"text/html": _wrap(html + beside + _warnings(result))}
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> object:
+    """A value as a table shows it: a number or None as it is, anything else as text."""
     if is_array(value) or is_object(value):
         return _head_of_json_line(value)
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else cell_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, int | float) else cell_text(value)
 
 
 def _head_of_json_line(value: Any) -> str:
@@ -216,7 +237,7 @@ def _others(data: Any, records: list[dict[str, Any]]) -> str:
     """A line with what stands beside the only list of records in a dict."""
     if not is_object(data):
         return ""
-    pairs = [f"{name}: {_cell(value)}" for name, value in data.items() if value is not records]
+    pairs = [f"{name}: {cell_text(_cell(value))}" for name, value in data.items() if value is not records]
     return visible(" · ".join(pairs[:_COLUMNS]))
 
 
