@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.masking import masks
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
+from ipymcp.text import visible
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
-from ipymcp.tools.sanitize import visible
 from ipymcp.tools.screen import on_screen
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ipymcp.notebook.panel.answers import Wrong, action_of, approved, filled, tr
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
