@@ -81,6 +81,20 @@ class LoginQuestion(msgspec.Struct, frozen=True):
     """What the server will be allowed to do."""
     redirected: Redirected | None
     """Where the browser comes back; None if only the user can say where it went."""
+    site: str
+    """The host of the server that the login is for."""
+    answer_to: str
+    """The host that the answer to the login goes to."""
+    gives_secret: bool = False
+    """Whether a configured client secret goes there too."""
+    slip: Callable[[str], str] = lambda _: ""
+    """Says of a pasted address what it lacks to be the answer; nothing where it is one."""
+
+    @property
+    def parties(self) -> str:
+        """Who takes part, as a line for the user."""
+        secret = ", with your client secret" if self.gives_secret else ""
+        return f"log in at {self.domain}, for the server at {self.site}; the answer goes to {self.answer_to}{secret}"
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -285,14 +285,26 @@ def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> Asking:
 
 
 def login(redirected: threading.Event | None) -> LoginQuestion:
-    return LoginQuestion("far", "https://example.com/authorize?x=1", "example.com", ("read", "write"), redirected)
+    return LoginQuestion(
+        "far",
+        "https://example.com/authorize?x=1",
+        "example.com",
+        ("read", "write"),
+        redirected,
+        site="mcp.example.com",
+        answer_to="token.example.com",
+        slip=lambda address: "" if "code=" in address else "the answer holds no code",
+    )
 
 
 def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
     view, back = demo.view(), threading.Event()
     future, question = asked(view, lambda: asking(demo).login(login(back)))
     assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
-    assert question["message"] == "It may then: read, write"
+    assert question["message"] == (
+        "Log in at example.com, for the server at mcp.example.com; the answer goes to token.example.com.\n\n"
+        "It may then: read, write"
+    )
     view.ask("answer", question=question["id"], action="accept")
     view.until(lambda state: types(state) == ["wait"])
     back.set()
@@ -306,6 +318,20 @@ def test_a_browser_that_comes_back_ends_a_login_whether_or_not_the_panel_opened_
     back.set()
     assert future.result(10) == ""
     view.until(lambda state: not state["questions"])
+
+
+def test_a_pasted_address_with_a_slip_is_asked_for_again(demo: Notebook) -> None:
+    view = demo.view()
+    future, question = asked(view, lambda: asking(demo).login(login(None)))
+    view.ask("answer", question=question["id"], action="accept")
+    view.until(lambda state: types(state) == ["fill"])
+    first = next(iter(view.state["questions"].values()))
+    view.ask("answer", question=first["id"], action="accept", content={"address": "https://example.com/cb"})
+    view.until(lambda state: bool(set(state["questions"]) - {first["id"]}))
+    second = next(iter(view.state["questions"].values()))
+    assert second["message"] == "The answer holds no code. Paste the whole address that the browser ended at."
+    view.ask("answer", question=second["id"], action="accept", content={"address": "https://example.com/cb?code=1"})
+    assert future.result(10) == "https://example.com/cb?code=1"
 
 
 def types(state: dict[str, dict[str, Any]]) -> list[str]:

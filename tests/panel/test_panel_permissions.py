@@ -30,8 +30,10 @@ CANDIDATE = Candidate("theirs", "d" * 64, ("run: ./theirs",), (), ("gh",))
 CALL = WantedCall("demo", "query", b"{}", "model", "ask *", "")
 
 TRUST = TrustQuestion("/project/mcp.json", "belongs to a project", (CANDIDATE,))
-LOGIN = LoginQuestion("far", "https://example.com/authorize", "example.com", (), threading.Event())
-PASTE = LoginQuestion("far", "https://example.com/authorize", "example.com", (), None)
+LOGIN = LoginQuestion(
+    "far", "https://example.com/authorize", "example.com", (), threading.Event(), "far.example", "example.com"
+)
+PASTE = LoginQuestion("far", "https://example.com/authorize", "example.com", (), None, "far.example", "example.com")
 VALUES = FormQuestion("far", None, "mcp.json wants a value for it", FORM)
 VISIT = UrlQuestion("demo", "query", "Come", "https://example.com/")
 APPROVAL = ApprovalQuestion((CALL,), ALL)

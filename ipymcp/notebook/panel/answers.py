@@ -11,7 +11,7 @@ from ipymcp.notebook.panel.messages import Malformed, texts
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.interaction import Answer
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

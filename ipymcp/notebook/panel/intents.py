@@ -13,7 +13,7 @@ from ipymcp.notebook.panel.messages import Malformed, Message, text, texts
 from ipymcp.notebook.panel.state import where
 from ipymcp.notebook.panel.tooling import TOOL_VERBS
 from ipymcp.runtime.states import State
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -17,7 +17,7 @@ from ipymcp.notebook.panel.answers import Wrong, action_of, approved, filled, tr
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
@@ -176,20 +176,38 @@ class _Asking:
     def login(self, question: LoginQuestion) -> str | None:
         """Have the user log in; wait for the browser, which may come before the user says so, or for the address."""
         title = f"{question.server} wants you to log in"
-        may = f"It may then: {', '.join(question.scopes)}" if question.scopes else ""
-        row = {"type": "visit", "title": title, "message": may, "url": question.url, "domain": question.domain}
+        may = f"\n\nIt may then: {', '.join(question.scopes)}" if question.scopes else ""
+        parties = f"{question.parties[0].upper()}{question.parties[1:]}."
+        row = {
+            "type": "visit",
+            "title": title,
+            "message": f"{parties}{may}",
+            "url": question.url,
+            "domain": question.domain,
+        }
         visited = self._put(question.server, row, _action)
         if not self._is_agreed(visited, question.redirected):
             return None
         if question.redirected is None:
-            row = {"type": "fill", "title": title, "message": "Log in, then paste the address here.", "schema": _PASTE}
-            schema = ToolSchema(_PASTE, server=question.server, tool="")
-            pasted = self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
-            return str(pasted.content["address"]) if pasted.content else None
+            return self._pasted(question, title)
         row = {"type": "wait", "title": title, "message": "Waiting for your browser to come back."}
         waiting = self._put(question.server, row, _action)
         self._rests()
         return "" if self._is_agreed(waiting, question.redirected) else None
+
+    def _pasted(self, question: LoginQuestion, title: str) -> str | None:
+        """The address that the browser ended at, asked for until it is one that can be."""
+        message = "Log in, then paste the address here."
+        schema = ToolSchema(_PASTE, server=question.server, tool="")
+        while True:
+            row = {"type": "fill", "title": title, "message": message, "schema": _PASTE}
+            pasted = self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
+            if not pasted.content:
+                return None
+            address = str(pasted.content["address"])
+            if not (slip := question.slip(address)):
+                return address
+            message = f"{slip[0].upper()}{slip[1:]}. Paste the whole address that the browser ended at."
 
     def _is_agreed(self, asked: _Open, redirected: Redirected | None) -> bool:
         """Whether the user agrees; a browser that comes back says so as well."""

@@ -12,9 +12,9 @@ from ipymcp.notebook.panel.preview import preview, prompt_preview
 from ipymcp.notebook.panel.state import problem, tool_details, tool_rows
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.names import nearest
+from ipymcp.text import visible
 from ipymcp.tools.prompts import prompt
 from ipymcp.tools.resources import Resource
-from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
