@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.runtime.states import State
+from ipymcp.runtime.states import State, state_word
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
@@ -245,7 +245,7 @@ class Servers(Listing):
                 server.name,
                 server.transport,
                 server.auth,
-                server.status if server.enabled else "disabled",
+                state_word(server.status) if server.enabled else "disabled",
                 server.version,
                 tools,
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
@@ -261,5 +261,5 @@ def _state(session: ServerSession) -> str:
     if session.is_lazy:
         return "stopped (lazy)"
     if session.state is not State.UNREACHABLE or session.away_since is None:
-        return session.state.value
+        return session.state.word
     return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"
