@@ -18,11 +18,21 @@ export class Sidebar extends Widget {
     this.title.icon = icon;
     this.title.caption = "MCP servers";
     Object.assign(this.node.style, { minWidth: NARROWEST, overflow: "hidden" });
+    this.node.tabIndex = -1;
     this.node.setAttribute("role", "region");
     this.node.setAttribute("aria-label", "MCP servers of the active notebook");
     const nothing = (): void => undefined;
     drawWelcome(this.empty, { load: nothing, retry: nothing, insert: nothing }).show(NO_NOTEBOOK);
     this.showNotebook(null);
+  }
+
+  /** Move the focus into what is shown, once that is drawn; to the tab that is open unless told. */
+  focusInside(where = "[role=tab][aria-selected=true], .mcp-button"): void {
+    requestAnimationFrame(() => {
+      const page = this.node.querySelector("[role=tabpanel]:not([hidden])");
+      const found = page?.querySelector<HTMLElement>(where) ?? this.node.querySelector<HTMLElement>(where);
+      (found ?? this.node).focus();
+    });
   }
 
   /** Show a notebook's; null for none. What was typed into another's stays there. */
