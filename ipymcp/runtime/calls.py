@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
+from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
@@ -154,9 +154,9 @@ class Call(Generic[T]):
                     future.set_exception(error)
 
         self._listeners.append(heard)
-        while not self._has_room():
-            await asyncio.sleep(_QUEUE_POLL)
         try:
+            while not self._has_room():
+                await asyncio.sleep(_QUEUE_POLL)
             with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED), self):
                 with Interrupts():
                     self._begin()
@@ -225,7 +225,7 @@ class Call(Generic[T]):
             waiter = Waiter()
             self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
-            with self._services.loop.places.blocked(waiter, self):
+            with self._services.loop.places.blocked(waiter, self), self._goes_on_when_interrupted():
                 is_over = waiter.wait(None if end is None else _at(end))
             if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
@@ -244,9 +244,18 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with self._services.loop.awaiting.entered(subject=self):
+            with self._services.loop.awaiting.entered(subject=self), self._goes_on_when_interrupted():
                 await future
         return self._outcome()
+
+    @contextlib.contextmanager
+    def _goes_on_when_interrupted(self) -> Generator[None]:
+        try:
+            yield
+        except (KeyboardInterrupt, asyncio.CancelledError) as error:
+            waiting = f"waiting for call {self.number} ({self.session.name}.{self.tool}) was interrupted"
+            render_briefly(error, waiting, f"the call goes on: %mcp cancel {self.number} ends it")
+            raise
 
     def cancel(self) -> bool:
         """Give it up and tell the server, from any thread.
@@ -405,7 +414,10 @@ class Call(Generic[T]):
 
     def _abandon(self, error: BaseException) -> None:
         interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-        self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        was_told = self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        if interrupted:
+            told = ", and the server was told to stop" if was_told else ""
+            render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{told}")
 
     def _expire(self) -> None:
         """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""

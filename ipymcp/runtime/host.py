@@ -314,7 +314,8 @@ class Host:
             return entry
         if session.client is None and not session.is_lazy:
             session.require()
-        hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
+        spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
+        hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def settle(self, session: ServerSession) -> None:

@@ -208,6 +208,9 @@ class Tool(Live):
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
+    def __str__(self) -> str:
+        return f"{self._server}.{self._name}"
+
     def _entry(self, session: ServerSession | None = None) -> ToolEntry:
         """What the catalog now has of it.
 

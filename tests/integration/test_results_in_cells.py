@@ -159,3 +159,29 @@ def test_a_failed_load_is_told_once(kernel: Kernel) -> None:
     assert outcome.error is not None
     assert outcome.displays[0]["text/plain"] == "✗ nada: did not start"
     assert outcome.error.traceback.startswith("CommandNotFound: nada: there is no program 'no-such-program'")
+
+
+def failed(kernel: Kernel, cell: str) -> str:
+    error = kernel.run(cell).error
+    assert error is not None
+    return error.traceback
+
+
+OWN = "the tool's own message; .result has all of it"
+
+
+def test_an_error_inside_functions_says_which_line_of_which_function_failed(kernel: Kernel) -> None:
+    done(kernel, "def inner(n):\n    mcp.demo.echo('a')\n    mcp.demo.fail(message='no')\ndef outer():\n    inner(3)")
+    (kernel.folder / "helpers.py").write_text("def go(mcp):\n    return [mcp.demo.fail(message=x) for x in 'ab']\n")
+    assert failed(kernel, "outer()") == (
+        f"ToolError: demo.fail: no\n  {OWN} · in: outer() · inner(), line 3: mcp.demo.fail(message='no')"
+    )
+    assert failed(kernel, "mcp.demo.fail(message='no')").endswith(" · in: mcp.demo.fail(message='no')")
+    assert "line 2 of helpers.py: return [mcp.demo.fail(message=x) for x in 'ab']" in failed(
+        kernel, "import helpers\nhelpers.go(mcp)"
+    )
+
+
+def test_an_error_in_a_function_that_a_library_calls_names_no_line_of_the_library(kernel: Kernel) -> None:
+    cell = "import pandas as pd\npd.Series([1]).map(lambda one: mcp.demo.fail(message=str(one)))"
+    assert failed(kernel, cell).endswith(" · in: pd.Series([1]).map(lambda one: mcp.demo.fail(message=str(one)))")
