@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.nested import NestedMode
 
-__all__ = ["Answers", "as_root"]
+__all__ = ["Answers", "as_root", "is_async"]
 
 
 class Answers:
@@ -66,7 +66,7 @@ class Answers:
         Raises:
             Exception: Whatever it raises.
         """
-        if not _is_async(function):
+        if not is_async(function):
             return await self._on_handlers(asyncio.to_thread(function, argument))
         place = self._desk.place(subject) if self.nested_loop != "off" else None
         if place is None or place.loop is None:
@@ -144,5 +144,6 @@ def as_root(root: str | os.PathLike[str] | Mapping[str, str]) -> dict[str, str]:
     return {"uri": uri, "name": name} if name else {"uri": uri}
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives a coroutine: a coroutine function, or an object whose call is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -98,6 +98,7 @@ class Host:
             guard=self.guard,
             store=self.state,
             redirects=self.redirects,
+            notices=self.notices,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -250,7 +251,9 @@ class Host:
         setattr(self.answers, kind, handler)
         if kind == "sampling":
             self.answers.samples_tools = tools
-        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+        return [
+            session.name for session in self.sessions.values() if session.client and not session.client.declare(kind)
+        ]
 
     def _clients(self) -> list[Client]:
         return [session.client for session in self.sessions.values() if session.client is not None]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANCELLED",
+    "UNANSWERED",
     "Answer",
     "Asking",
     "Desk",
@@ -94,6 +95,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 CANCELLED = Answer("cancel")
+UNANSWERED = Answer("cancel", note="nobody could be asked")
+"""Where no front end takes input, as in nbclient and papermill."""
 
 
 class Interaction(Protocol):
@@ -192,13 +195,16 @@ class Desk:
             return True
         return self.interaction is not None and self.place() is not None and self.interaction.can_ask()
 
-    async def ask(self, question: Callable[[Interaction], T], otherwise: T, subject: object = None) -> T:
+    async def ask(
+        self, question: Callable[[Interaction], T], otherwise: T, subject: object = None, *, unanswered: T | None = None
+    ) -> T:
         """Ask, on the background loop.
 
         Args:
             question: Asks it, where the user waits.
             otherwise: The answer where nobody can be asked, or the user stops waiting.
             subject: The call it belongs to, where that is known.
+            unanswered: The answer where nobody can be asked, if it is another.
         """
         async with self._turn() as end_turn:
             interaction = self.interaction
@@ -206,7 +212,7 @@ class Desk:
             if self.elsewhere is not None and self.elsewhere.reaches(place, subject):
                 return await _ask_elsewhere(self.elsewhere, question, otherwise, place, end_turn)
             if interaction is None or place is None or not interaction.can_ask():
-                return otherwise
+                return otherwise if unanswered is None else unanswered
             try:
                 form = await self.forms.draw(place) if self.forms is not None else None
             except GaveUp:

@@ -266,6 +266,9 @@ class Mcp(Live):
                 gives a text, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
                 function, which runs on a loop of its own unless `%config IPyMCP.nested_loop` says otherwise.
         """
+        from ipymcp.tools.elicitation import check_handler
+
+        check_handler("on_sampling", function)
         self._told("sampling", self._host.set_handler("sampling", function))
         return function
 
@@ -291,9 +294,17 @@ class Mcp(Live):
         Args:
             function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and gives a dict of values
                 (fields left out get their defaults), True to accept, False to decline, or None to cancel. May be a
-                coroutine function, as for `on_sampling`.
+                coroutine function, as for `on_sampling`. What does not fit the schema is not sent: the question is
+                cancelled, and the cell says why.
+
+        Raises:
+            ArgumentError: It is not a function.
         """
-        self._told("elicitation", self._host.set_handler("elicitation", function))
+        from ipymcp.tools.elicitation import answering, check_handler
+
+        check_handler("on_elicitation", function)
+        handler = None if function is None else answering(function)
+        self._told("elicitation", self._host.set_handler("elicitation", handler))
         return function
 
     @property
