@@ -12,10 +12,11 @@ import contextlib
 import itertools
 import os
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
+from ipymcp.policy.conversation import current_actor
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
@@ -359,12 +360,18 @@ class Host:
         Raises:
             PolicyError: It may not be made.
         """
+        caller = options.caller
         try:
+            options = self.guard.on_behalf(entry, options)
+            caller = options.caller
             consent = self.guard.permit(session, entry, options, arguments)
         except PolicyError as error:
-            self.history.refused(session.name, entry.name, arguments, options.caller, error)
+            self.history.refused(session.name, entry.name, arguments, caller, error)
             raise
-        return Call(next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent)
+        receiver = self.guard.receiver(session, entry, options.conversation)
+        return Call(
+            next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent, receiver
+        )
 
     def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
         """Follow a task by its id, from now on."""
@@ -373,7 +380,10 @@ class Host:
             raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
         from ipymcp.runtime.task_calls import TaskCall
 
-        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
+        actor = current_actor()
+        conversation = actor.conversation if actor is not None else None
+        receiver = partial(self.guard.received, f"{session.name}.{tool}", conversation)
+        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls, receiver)
         call.submit()
         return call
 

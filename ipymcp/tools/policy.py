@@ -8,6 +8,7 @@ from glob import escape
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
+from ipymcp.policy.conversation import refuse_models
 from ipymcp.policy.rules import CALLERS, USUAL, Rule
 from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
@@ -77,6 +78,7 @@ class ToolPolicy(Listing):
         Args:
             always: And all that was remembered.
         """
+        refuse_models("change the policy")
         self._policy.reset()
         if always:
             await self._host.guard.remembered().forget()
@@ -121,6 +123,7 @@ class ToolPolicy(Listing):
     async def _decide(
         self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
     ) -> None:
+        refuse_models("change the policy")
         if always:
             rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
             await self._host.guard.refresh()
