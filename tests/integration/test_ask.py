@@ -154,7 +154,7 @@ def test_a_prompt_made_in_python_is_compared_with_what_strangers_said(kernel: Ke
 
     made = kernel.run(f"print(mcp.ask('Sum this up: ' + page.text + {f' {SEND}'!r}, model='tools', base_url=url))")
 
-    assert "Not done: needs your consent because the model has read untrusted content from mail.read" in made.stdout
+    assert "Not done: needs your consent because the model has read untrusted content from mail." in made.stdout
 
 
 def test_a_variable_of_ones_own_is_no_reason_to_doubt(kernel: Kernel) -> None:
