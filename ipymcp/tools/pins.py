@@ -11,9 +11,8 @@ from ipymcp.policy.diffs import diff
 from ipymcp.policy.findings import look_alikes
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
 from ipymcp.policy.pins import canonical
+from ipymcp.text import escaped, visible
 from ipymcp.tools.live import Listing
-from ipymcp.tools.sanitize import text as escaped
-from ipymcp.tools.sanitize import visible
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
