@@ -9,8 +9,9 @@ from ipymcp.tools.face import Mcp
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
+    from ipymcp.runtime.answers import Roots
     from ipymcp.tools.face import ElicitationHandler, SamplingHandler
 
 __all__ = ["aconnect", "connect"]
@@ -22,7 +23,7 @@ class _Connection:
         *what: str | os.PathLike[str] | Mapping[str, Any],
         on_sampling: SamplingHandler | None = None,
         on_elicitation: ElicitationHandler | None = None,
-        roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None = None,
+        roots: Roots | None = None,
         trust: bool = False,
     ) -> None:
         self._what = what

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
+    from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
@@ -298,14 +299,14 @@ class Mcp(Live):
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The folders servers are told they may look at: `mcp.roots = ["data", "/tmp"]`.
+        """The folders servers are told they may look at: `mcp.roots = "data"`, `mcp.roots = ["data", Path("/tmp")]`.
 
         Unless set, or with None again, the notebook's; for a server whose command names folders those instead.
         """
         return [dict(root) for root in self._host.answers.roots]
 
     @roots.setter
-    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+    def roots(self, roots: Roots | None) -> None:
         self._host.set_roots(roots)
 
     def _told(self, what: str, untold: list[str]) -> None:
