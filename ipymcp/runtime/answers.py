@@ -6,13 +6,13 @@ import asyncio
 import inspect
 import os
 import re
-import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from ipymcp.errors import ArgumentError
+from ipymcp.runtime.checked import shown
 from ipymcp.runtime.interaction import Errand
 from ipymcp.runtime.nested import run_nested
 
@@ -169,9 +169,9 @@ def _given_root(given: object) -> dict[str, str]:
             raise _no_root(named)
         root = {"uri": uri} if _folder_of(uri) else {}
         return root | ({"name": name} if name else {})
-    path = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
+    path: object = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
     if not isinstance(path, str) or not path:
-        raise _no_root(given)
+        raise _no_root(cast("object", given))
     if not _SCHEME.match(path):
         return as_root(_existing(path, os.path.abspath(os.path.expanduser(path))))
     folder = _folder_of(path)
@@ -187,14 +187,13 @@ def _folder_of(uri: str) -> str:
     from urllib.request import url2pathname  # with all of urllib's HTTP: not at %load_ext
 
     try:
-        parts = urlsplit(uri)
-        is_here = parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/")
+        scheme, host, path, query, fragment = urlsplit(uri)
     except ValueError:
-        is_here = False
-    if not is_here or parts.query or parts.fragment:
+        scheme = host = path = query = fragment = ""
+    if scheme != "file" or host not in ("", "localhost") or not path.startswith("/") or query or fragment:
         message = f"mcp.roots: {uri[:_SHOWN]!r} is not the URI of a folder on this machine"
         raise ArgumentError(message, hint="such a URI is file:///path/of/the/folder")
-    return _existing(uri, url2pathname(parts.path))
+    return _existing(uri, url2pathname(path))
 
 
 def _existing(given: str, path: str) -> str:
@@ -208,7 +207,7 @@ def _existing(given: str, path: str) -> str:
 
 def _no_root(given: object) -> ArgumentError:
     return ArgumentError(
-        f"mcp.roots: expected folders, got {reprlib.repr(given)}",
+        f"mcp.roots: expected folders, got {shown(given)}",
         hint="give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders",
     )
 

@@ -20,6 +20,7 @@ from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
 from ipymcp.runtime.calls import Call
+from ipymcp.runtime.checked import check_name
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
@@ -268,6 +269,7 @@ class Host:
         Raises:
             UnknownName: There is none; the hint names the nearest.
         """
+        check_name(name, "server")
         session = self.sessions.get(name)
         if session is not None:
             return session

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.runtime.checked import FLAG, FUNCTION, checked
 from ipymcp.runtime.host import Host
-from ipymcp.tools.face import Mcp
+from ipymcp.tools.face import LOADABLE, Mcp
 
 if TYPE_CHECKING:
     import os
@@ -18,6 +19,7 @@ __all__ = ["aconnect", "connect"]
 
 
 class _Connection:
+    @checked(what=LOADABLE, on_sampling=FUNCTION.or_none, on_elicitation=FUNCTION.or_none, trust=FLAG)
     def __init__(
         self,
         *what: str | os.PathLike[str] | Mapping[str, Any],
