@@ -170,8 +170,8 @@ class Prompt(Live):
         return PromptResult(bytes(raw), server=self.server, prompt=self.name)
 
     def __repr__(self) -> str:
+        from ipymcp.text import visible
         from ipymcp.tools.complaints import shortened
-        from ipymcp.tools.sanitize import visible
 
         about = shortened(visible(_first_line(self._entry)), 100)
         signature = self._schema.signature.replace(return_annotation=self._schema.signature.empty)

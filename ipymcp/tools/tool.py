@@ -211,8 +211,8 @@ class Tool(Live):
             entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
+        from ipymcp.text import visible
         from ipymcp.tools.complaints import shortened
-        from ipymcp.tools.sanitize import visible
 
         signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
@@ -295,7 +295,7 @@ def tool_result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
-        from ipymcp.tools.sanitize import visible
+        from ipymcp.text import visible
 
         raise ToolError(
             visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"

@@ -17,7 +17,6 @@ import pytest
 from tests.wire import environment, tap
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = ROOT.parent / "shared" / "mcp-schema"
 
 
 def checker() -> Path:
@@ -25,10 +24,9 @@ def checker() -> Path:
     return Path(os.environ.get("IPYMCP_TEST_WIRE_PYTHON", ROOT / ".envs" / "sdk2" / "bin" / "python"))
 
 
-def check_command(directory: Path, schemas: Path | None = SCHEMAS) -> list[str]:
+def check_command(directory: Path) -> list[str]:
     """The command line that checks what was recorded in `directory`."""
-    with_schemas = ["--schemas", str(schemas)] if schemas is not None and schemas.is_dir() else []
-    return [str(checker()), str(Path(__file__).with_name("check.py")), str(directory), *with_schemas]
+    return [str(checker()), str(Path(__file__).with_name("check.py")), str(directory)]
 
 
 def pytest_configure(config: pytest.Config) -> None:

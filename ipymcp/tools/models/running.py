@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.policy.rules import hints
+from ipymcp.text import stripped
 from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
@@ -18,7 +19,6 @@ from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.reading import LONGEST, preview
 from ipymcp.tools.models.values import as_text
 from ipymcp.tools.results import ToolResult
-from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
