@@ -11,11 +11,8 @@ from ipymcp.policy.diffs import diff
 from ipymcp.policy.findings import look_alikes
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
 from ipymcp.policy.pins import canonical
-<<<<<<< HEAD
 from ipymcp.runtime.checked import PATH, TEXT, checked
-=======
 from ipymcp.text import escaped, visible
->>>>>>> main
 from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
