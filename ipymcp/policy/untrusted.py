@@ -101,7 +101,7 @@ def source_of_value(value: object) -> str:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        kind: Any = type(one)
+        kind: Any = one.__class__
         if isinstance(getattr(kind, "is_untrusted", None), bool):
             if one.is_untrusted:
                 return str(one.source)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

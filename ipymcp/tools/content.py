@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import PATH, checked
 
 if TYPE_CHECKING:
     import os
@@ -56,6 +57,7 @@ class _Binary(Struct, frozen=True):
         """
         return _decode(self.base64)
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 
@@ -138,6 +140,7 @@ class Embedded(Struct, frozen=True):
             return Image(self.base64, self.mime_type)
         return None
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 

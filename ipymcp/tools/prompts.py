@@ -10,6 +10,7 @@ from msgspec import Struct
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import TEXT, check_name, checked
 from ipymcp.runtime.names import nearest
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
@@ -179,8 +180,8 @@ class Prompt(Live):
         return result
 
     def __repr__(self) -> str:
+        from ipymcp.text import visible
         from ipymcp.tools.complaints import shortened
-        from ipymcp.tools.sanitize import visible
 
         about = shortened(visible(_first_line(self._entry)), 100)
         signature = self._schema.signature.replace(return_annotation=self._schema.signature.empty)
@@ -205,6 +206,7 @@ class Prompts(Listing):
         Raises:
             UnknownName: There is none of that name; the hint names the nearest.
         """
+        check_name(name, "prompt")
         session = self._session
         entry = session.catalog.find_prompt(name) or look(self._host, session, "prompts").find_prompt(name)
         if entry is None:
@@ -255,6 +257,7 @@ class AllPrompts(Listing):
         self._host = host
         self._patterns = patterns
 
+    @checked("prompts", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllPrompts:
         """Those that patterns select."""
         return AllPrompts(self._host, patterns)

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.masking import mask
 from ipymcp.policy.conversation import Conversation
+from ipymcp.policy.rules import CALLERS
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of
 from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
@@ -138,6 +140,13 @@ class Tool(Live):
         """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
         return self._prepare(args, kwargs).submit()
 
+    @checked(
+        timeout=SECONDS.or_none,
+        on_progress=FUNCTION.or_none,
+        as_task=FLAG.or_none,
+        caller=one_of(*CALLERS).or_none,
+        turn=TEXT.or_none,
+    )
     def options(
         self,
         *,
@@ -159,6 +168,7 @@ class Tool(Live):
         options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
         return self._factory.tool(self._entry(), options)
 
+    @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it with a ready mapping of its exact argument names."""
         return self._prepare_mapping(arguments).run()
@@ -204,8 +214,8 @@ class Tool(Live):
             entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
+        from ipymcp.text import visible
         from ipymcp.tools.complaints import shortened
-        from ipymcp.tools.sanitize import visible
 
         signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
@@ -293,7 +303,7 @@ def tool_result(
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
-        from ipymcp.tools.sanitize import visible
+        from ipymcp.text import visible
 
         raise ToolError(
             visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"

@@ -14,8 +14,14 @@ from tests.kernels import Bundle, Kernel
 
 @pytest.fixture(scope="module")
 def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    servers = {"everything": server_command("everything"), "sdk": server_command("sdk2")}
-    with opened(kernel_name, tmp_path_factory.mktemp("results"), servers) as kernel:
+    folder = tmp_path_factory.mktemp("results")
+    (folder / "files").mkdir()
+    servers = {
+        "everything": server_command("everything"),
+        "sdk": server_command("sdk2"),
+        "files": server_command("filesystem", str(folder / "files")),
+    }
+    with opened(kernel_name, folder, servers) as kernel:
         yield kernel
 
 
@@ -26,8 +32,26 @@ def shown(kernel: Kernel, cell: str) -> Bundle:
 
 
 def test_text_is_text(kernel: Kernel) -> None:
-    assert shown(kernel, "mcp.demo.echo('two\\nlines')") == {"text/plain": "ToolResult demo.echo:\ntwo\nlines"}
-    assert shown(kernel, "mcp.sdk.add(1, 2)") == {"text/plain": "ToolResult sdk.add: 3"}
+    two_lines = shown(kernel, "mcp.demo.echo('two\\nlines')")
+    assert two_lines["text/plain"] == "ToolResult demo.echo:\ntwo\nlines"
+    assert ">two\nlines</pre>" in two_lines["text/html"]
+    assert shown(kernel, "mcp.sdk.add(1, 2)")["text/plain"] == "ToolResult sdk.add: 3"
+
+
+def test_the_file_servers_answers_are_read_as_the_text_they_are(kernel: Kernel) -> None:
+    folder = kernel.folder / "files"
+    done(kernel, f"path = {str(folder / 'a.txt')!r}")
+    written = shown(kernel, "mcp.files.write_file(path, 'one\\n  two\\n')")
+    assert written["text/plain"].startswith("ToolResult files.write_file: Successfully wrote to ")
+
+    read = shown(kernel, "mcp.files.read_text_file(path)")
+    listed = shown(kernel, f"mcp.files.list_directory({str(folder)!r})")
+    tree = shown(kernel, f"mcp.files.directory_tree({str(folder)!r})")
+
+    assert all(set(bundle) == {"text/plain", "text/html"} for bundle in (written, read, listed, tree))
+    assert ">one\n  two\n</pre>" in read["text/html"]
+    assert listed["text/plain"] == "ToolResult files.list_directory: [FILE] a.txt"
+    assert tree["text/plain"].startswith('ToolResult files.directory_tree:\n[\n  {\n    "name": "a.txt"')
 
 
 def test_markdown_is_drawn_with_nothing_that_runs_or_fetches(kernel: Kernel) -> None:

@@ -21,12 +21,12 @@ from ipymcp.policy.questions import ApprovalQuestion, WantedCall
 from ipymcp.policy.untrusted import source_of_value
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import Errand
+from ipymcp.text import stripped
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.finding import BUDGET
 from ipymcp.tools.models.functions import HERE
 from ipymcp.tools.models.texts import tokens
 from ipymcp.tools.results import ToolResult
-from ipymcp.tools.sanitize import stripped
 from ipymcp.tools.screen import Printed
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class Coder:
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.asks(card.key)
-        answer: ApprovalAnswer | None = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        answer: ApprovalAnswer | None = await self._host.desk.ask(
+            "approval", lambda asker: asker.approve(question), None
+        )
         if card is not None:
             card.answered(answer)
         if answer not in ("once", "answer"):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ipymcp.policy.untrusted import source_of_value
+from ipymcp.text import stripped
 from ipymcp.tools.models.values import is_frame
 from ipymcp.tools.plain import NotJson, plain
-from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

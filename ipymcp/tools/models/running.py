@@ -12,6 +12,7 @@ from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, Ser
 from ipymcp.policy.conversation import Actor, Conversation, acting
 from ipymcp.policy.rules import hints
 from ipymcp.policy.untrusted import quotes_server, source_of_value
+from ipymcp.text import stripped
 from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.lanes import Lane
@@ -20,7 +21,6 @@ from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.reading import LONGEST, preview
 from ipymcp.tools.models.values import as_text
 from ipymcp.tools.results import ToolResult
-from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
