@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ipymcp.files import write_file
 from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ class _Binary(Struct, frozen=True):
 
         Raises:
             ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.data)
+        write_file(target, self.data, durable=False)
         return target
 
     def __str__(self) -> str:
@@ -143,9 +145,10 @@ class Embedded(Struct, frozen=True):
 
         Raises:
             ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.data)
+        write_file(target, self.data, durable=False)
         return target
 
     def __str__(self) -> str:
