@@ -68,6 +68,10 @@ __all__ = [
 ]
 
 
+_MAX_SHOWN = 2000
+"""Characters of a line of an error that are shown; `.message` and `.hint` have all of it."""
+
+
 class McpError(Exception):
     """Anything ipymcp raises.
 
@@ -118,7 +122,8 @@ class McpError(Exception):
         line = self.line or _cell_line(self.__traceback__)
         second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
         first = f"{type(self).__name__}: {self}"
-        return [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+        lines = [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+        return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
 
     def _whole(self) -> list[str]:
         """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""

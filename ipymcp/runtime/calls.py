@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
 from ipymcp.protocol.rpc import Slot
+from ipymcp.runtime.checked import PATIENCE, checked
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
 
@@ -209,6 +210,7 @@ class Call(Generic[T]):
         self._services.loop.start_beat()
         await ended.wait()
 
+    @checked(timeout=PATIENCE.or_none)
     def result(self, timeout: float | None = None) -> T:
         """Wait for a submitted call.
 

@@ -140,10 +140,10 @@ class Guard:
             self.notify(verdict.notice)
 
     async def _ask_trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        return await self._desk.ask(lambda interaction: interaction.trust(question), None)
+        return await self._desk.ask("trust", lambda interaction: interaction.trust(question), None)
 
     async def _ask_approval(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        return await self._desk.ask(lambda interaction: interaction.approve(question), None)
+        return await self._desk.ask("approval", lambda interaction: interaction.approve(question), None)
 
 
 def _silently(text: str) -> None: ...

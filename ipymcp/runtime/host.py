@@ -20,6 +20,7 @@ from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
 from ipymcp.runtime.calls import Call
+from ipymcp.runtime.checked import check_name
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ipymcp.policy.pinning import Lock
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.client import Client
+    from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.catalog import Catalog, ToolEntry
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.task_calls import TaskCall
@@ -223,11 +225,11 @@ class Host:
             await old.stop()
         return session
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+    def set_roots(self, roots: Roots | None) -> None:
         """Have servers told of other folders, or with None of the usual ones, from any thread.
 
         Raises:
-            ConfigError: One is no folder or `file://` address.
+            ArgumentError: One is not an existing folder.
         """
         self.answers.set_roots(roots)
         for client in self._clients():
@@ -267,6 +269,7 @@ class Host:
         Raises:
             UnknownName: There is none; the hint names the nearest.
         """
+        check_name(name, "server")
         session = self.sessions.get(name)
         if session is not None:
             return session

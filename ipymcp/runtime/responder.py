@@ -108,7 +108,7 @@ class SessionResponder:
     ) -> Answer:
         handler = self._services.answers.elicitation
         if handler is None:
-            return self._noted(await self._services.desk.ask(ask, CANCELLED, call))
+            return self._noted(await self._services.desk.ask("form", ask, CANCELLED, call))
         try:
             given = await self._services.answers.run(handler, question, call)
         except Exception as error:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ipymcp.files import write_file
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import PATH, checked
 
 if TYPE_CHECKING:
     import os
@@ -57,6 +58,7 @@ class _Binary(Struct, frozen=True):
         """
         return _decode(self.base64)
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 
@@ -140,6 +142,7 @@ class Embedded(Struct, frozen=True):
             return Image(self.base64, self.mime_type)
         return None
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 

@@ -90,7 +90,7 @@ class Prompts:
     @on_screen()
     def login(self, question: LoginQuestion) -> str | None:
         """Show where to log in, and wait until the user says that it is done."""
-        _say(f"{visible(question.server)} wants you to log in at {visible(question.domain)}:")
+        _say(f"{visible(question.server)} wants you to {visible(question.parties)}:")
         _say(f"  {visible(question.url)}")
         if question.scopes:
             _say(f"  It may then: {visible(', '.join(question.scopes))}")
@@ -102,7 +102,11 @@ class Prompts:
                 if text in _ENDS:
                     return None
                 if text:
-                    return text
+                    slip = question.slip(text)
+                    if not slip:
+                        return text
+                    _say(f"{visible(slip)}: paste the whole address that the browser ended at · !cancel")
+                    continue
                 if question.redirected is not None and question.redirected.wait(_BACK_IN):
                     return ""
                 _say("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")

@@ -10,6 +10,7 @@ from msgspec import Struct
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import TEXT, check_name, checked
 from ipymcp.runtime.names import nearest
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
@@ -195,6 +196,7 @@ class Prompts(Listing):
         Raises:
             UnknownName: There is none of that name; the hint names the nearest.
         """
+        check_name(name, "prompt")
         session = self._session
         entry = session.catalog.find_prompt(name) or look(self._host, session, "prompts").find_prompt(name)
         if entry is None:
@@ -245,6 +247,7 @@ class AllPrompts(Listing):
         self._host = host
         self._patterns = patterns
 
+    @checked("prompts", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllPrompts:
         """Those that patterns select."""
         return AllPrompts(self._host, patterns)

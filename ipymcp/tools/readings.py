@@ -11,6 +11,7 @@ from ipymcp.errors import McpError
 from ipymcp.files import write_file
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import PATH, checked
 from ipymcp.tools.content import Audio, Embedded, Image, Part, Text, read_part
 from ipymcp.tools.results import read_texts
 
@@ -113,6 +114,7 @@ class ResourceResult:
         meta = self.raw.get("_meta")
         return meta if is_object(meta) else {}
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.masking import mask
+from ipymcp.policy.rules import CALLERS
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of
 from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
@@ -135,6 +137,13 @@ class Tool(Live):
         """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
         return self._prepare(args, kwargs).submit()
 
+    @checked(
+        timeout=SECONDS.or_none,
+        on_progress=FUNCTION.or_none,
+        as_task=FLAG.or_none,
+        caller=one_of(*CALLERS).or_none,
+        turn=TEXT.or_none,
+    )
     def options(
         self,
         *,
@@ -156,6 +165,7 @@ class Tool(Live):
         options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
         return self._factory.tool(self._entry(), options)
 
+    @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it with a ready mapping of its exact argument names."""
         return self._prepare_mapping(arguments).run()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from glob import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
+from ipymcp.runtime.checked import TEXT, check_name, checked
 from ipymcp.runtime.names import model_name, nearest
 from ipymcp.tools.live import Listing
 from ipymcp.tools.looking import not_running
@@ -14,7 +16,7 @@ from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
@@ -67,6 +69,7 @@ class Toolset(Listing):
     def _loop(self) -> BackgroundLoop:
         return self._host.loop
 
+    @checked("tools", patterns=TEXT)
     def __call__(self, *patterns: str) -> Toolset:
         """A narrower selection."""
         if not patterns:
@@ -86,7 +89,7 @@ class Toolset(Listing):
             from ipymcp.tools.models.functions import FunctionTool
             from ipymcp.tools.tool import Tool
 
-            given: list[Any] = [others] if callable(others) or isinstance(others, str) else list(others)
+            given: list[Any] = [*others] if _is_several(others) else [others]
             tools = [one for one in given if isinstance(one, Tool)]
             parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
             functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
@@ -152,6 +155,7 @@ class Toolset(Listing):
         Raises:
             UnknownName: It is not in the selection; it is a KeyError too.
         """
+        check_name(name, "tool")
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
@@ -253,6 +257,7 @@ class Toolset(Listing):
         return costs(self._declarations())
 
     @waits
+    @checked(turn=TEXT.or_none)
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
         """Make the calls that a model asks for. Whatever goes wrong with one of them the model is told.
 
@@ -341,6 +346,10 @@ class Toolset(Listing):
         also = [f"and {', '.join(f'{one.name}()' for one in self._functions)}"] if self._functions else []
         note = " · ".join(filter(None, [*empty, *also, hidden, *away]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
+
+
+def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:
+    return not callable(value) and not isinstance(value, str | bytes) and isinstance(value, Iterable)
 
 
 def hidden_note(count: int) -> str:

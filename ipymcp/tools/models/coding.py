@@ -108,7 +108,9 @@ class Coder:
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.asks(card.key)
-        answer: ApprovalAnswer | None = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        answer: ApprovalAnswer | None = await self._host.desk.ask(
+            "approval", lambda asker: asker.approve(question), None
+        )
         if card is not None:
             card.answered(answer)
         if answer not in ("once", "answer"):
