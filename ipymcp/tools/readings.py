@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import McpError
+from ipymcp.files import write_file
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.checked import PATH, checked
@@ -126,9 +127,10 @@ class ResourceResult:
 
         Raises:
             McpError: As `.bytes`.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.bytes)
+        write_file(target, self.bytes, durable=False)
         return target
 
     def __str__(self) -> str:
