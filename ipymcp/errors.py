@@ -72,6 +72,10 @@ __all__ = [
 ]
 
 
+_MAX_SHOWN = 2000
+"""Characters of a line of an error that are shown; `.message` and `.hint` have all of it."""
+
+
 class McpError(Exception):
     """Anything ipymcp raises.
 
@@ -148,12 +152,13 @@ def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[s
     if hit is not None:
         message, hint = f"interrupted in {_named(hit)}", None
         line = " · ".join(part for part in (line, _placed(hit)) if part)
-    return _two_lines(f"{type(error).__name__}: {message}", hint, line)
+    return _two_lines(f"{type(error).__name__}: {one_line(message)}", hint, line)
 
 
 def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
     second = " · ".join(part for part in (hint, f"in: {line}" if line else None) if part)
-    return [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+    lines = [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+    return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
 
 
 def _whole(error: BaseException) -> list[str]:

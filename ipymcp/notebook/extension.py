@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import uuid
@@ -14,7 +15,7 @@ from ipymcp.errors import McpError
 from ipymcp.notebook import control, transform
 from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.notices import say
-from ipymcp.notebook.settings import IPyMCP
+from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.runtime.nested import is_harmfully_patched
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Extension:
             with self._making:
                 if self._panel is None:
                     mode, namespace = lambda: self.settings.panel, lambda: self._bound or ""
-                    surroundings = Surroundings(mode, namespace, self.life, self._has_control)
+                    surroundings = Surroundings(mode, namespace, self.life, self._has_control, is_voila(os.environ))
                     self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
 

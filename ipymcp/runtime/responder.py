@@ -109,7 +109,7 @@ class SessionResponder:
     ) -> Answer:
         handler = self._services.answers.elicitation
         if handler is None:
-            answer = self._noted(await self._services.desk.ask(ask, CANCELLED, call, unanswered=UNANSWERED))
+            answer = self._noted(await self._services.desk.ask("form", ask, CANCELLED, call, unanswered=UNANSWERED))
             if answer is UNANSWERED:
                 self._tell(call, "asked a question, nobody could be asked here, and it was cancelled", _ANSWER_IN_CODE)
             return answer

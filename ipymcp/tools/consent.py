@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 from ipymcp.tools.typed_choice import NO, YES, read_choice
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     for caller, text in _ASKERS.items():
         for call in (call for call in calls if call.caller == caller):
             _say(f"{text} {_line(f'{call.server}.{call.tool}')}{_about(call)}")
-            for line in _arguments(call.arguments):
+            for line in _code(call.code) if call.code else _arguments(call.arguments):
                 _say(f"  │ {line}")
     _say(" · ".join(_MEANINGS[answer] for answer in question.answers))
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
@@ -110,6 +110,12 @@ def _arguments(arguments: bytes) -> list[str]:
     if not is_object(values) or not values:
         return ["no arguments"]
     return [f"{_line(key)} = {_shortened(wire.encode(value).decode())}" for key, value in values.items()]
+
+
+def _code(code: str) -> list[str]:
+    """All of it, each line with its number: what is not shown is not agreed to."""
+    lines = visible(code).split("\n")
+    return [f"{number:{len(str(len(lines)))}} {line}" for number, line in enumerate(lines, start=1)]
 
 
 def _shortened(text: str) -> str:

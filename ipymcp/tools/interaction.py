@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.masking import masks
 from ipymcp.runtime.interaction import CANCELLED, UNANSWERED, Answer
 from ipymcp.runtime.web import domain
+from ipymcp.text import visible
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
-from ipymcp.tools.sanitize import visible
 from ipymcp.tools.screen import on_screen
 from ipymcp.tools.typed_choice import NO, YES, read_choice
 
@@ -89,7 +89,7 @@ class Prompts:
     @on_screen()
     def login(self, question: LoginQuestion) -> str | None:
         """Show where to log in, and wait until the user says that it is done."""
-        _say(f"{visible(question.server)} wants you to log in at {visible(question.domain)}:")
+        _say(f"{visible(question.server)} wants you to {visible(question.parties)}:")
         _say(f"  {visible(question.url)}")
         if question.scopes:
             _say(f"  It may then: {visible(', '.join(question.scopes))}")
@@ -101,7 +101,11 @@ class Prompts:
                 if text in _ENDS or text.casefold() in NO:
                     return None
                 if text and text.casefold() not in YES:
-                    return text
+                    slip = question.slip(text)
+                    if not slip:
+                        return text
+                    _say(f"{visible(slip)}: paste the whole address that the browser ended at · !cancel")
+                    continue
                 if question.redirected is not None and question.redirected.wait(_BACK_IN):
                     return ""
                 _say("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")

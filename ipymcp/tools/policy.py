@@ -8,7 +8,9 @@ from glob import escape
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
+from ipymcp.policy.conversation import refuse_models
 from ipymcp.policy.rules import CALLERS, USUAL, Rule
+from ipymcp.runtime.checked import FLAG, TEXT, checked
 from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
@@ -44,6 +46,7 @@ class ToolPolicy(Listing):
         return self._host.loop
 
     @waits
+    @checked(patterns=TEXT, always=FLAG)
     async def allow(self, *patterns: str, always: bool = False) -> None:
         """Allow tools to whoever calls them. It is for the definitions of the servers that are loaded now.
 
@@ -60,29 +63,34 @@ class ToolPolicy(Listing):
                 await self._decide(glob, "allow", digest, session.name, always=always)
 
     @waits
+    @checked(patterns=TEXT, always=FLAG)
     async def ask(self, *patterns: str, always: bool = False) -> None:
         """Have the user asked about calls of tools, whoever makes them. Arguments as for `allow`."""
         for pattern in patterns:
             await self._decide(_whole(pattern), "ask", always=always)
 
     @waits
+    @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
         """Refuse calls of tools, whoever makes them. Arguments as for `allow`."""
         for pattern in patterns:
             await self._decide(_whole(pattern), "deny", always=always)
 
     @waits
+    @checked(always=FLAG)
     async def reset(self, always: bool = False) -> None:
         """Take back all that was decided in this notebook.
 
         Args:
             always: And all that was remembered.
         """
+        refuse_models("change the policy")
         self._policy.reset()
         if always:
             await self._host.guard.remembered().forget()
             await self._host.guard.refresh()
 
+    @checked(name=TEXT)
     def explain(self, name: str) -> Table:
         """Every rule that is about a tool, for each who may call it, in order; the last decides.
 
@@ -136,6 +144,7 @@ class ToolPolicy(Listing):
     async def _decide(
         self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
     ) -> None:
+        refuse_models("change the policy")
         if always:
             rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
             await self._host.guard.refresh()

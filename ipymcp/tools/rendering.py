@@ -1,7 +1,7 @@
 """How an answer looks in a cell and in a terminal: pure functions from a result to a MIME bundle.
 
-What the server wrote is shown, never run (see `sanitize`). Everything is bounded, and the same answer always gives the
-same bytes, so that saved notebooks have clean diffs.
+What the server wrote is shown, never run (see `ipymcp.text`). Everything is bounded, and the same answer always gives
+the same bytes, so that saved notebooks have clean diffs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ipymcp.masking import masks
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.tools import markdown, sanitize
+from ipymcp.text import escaped, visible
+from ipymcp.tools import markdown
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
 from ipymcp.tools.markdown_blocks import is_clearly_markdown
@@ -68,7 +69,7 @@ def captioned(parts: Iterable[tuple[str, Part]]) -> str:
     budget = _LARGEST_MEDIA
     for caption, part in parts:
         size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
-        out.append(f"<div><b>{sanitize.text(caption)}</b></div>")
+        out.append(f"<div><b>{escaped(caption)}</b></div>")
         out.append(_part(part) if size <= budget else _pre(str(part)))
         budget -= size if size <= budget else 0
     return _wrap("".join(out))
@@ -104,8 +105,8 @@ def _repeats(data: Any, text: str) -> bool:
 
 def _plain(result: Answer, head: str, lines: int, characters: int) -> str:
     body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
-    body = "\n".join([body, *(f"warning: {sanitize.visible(warning)}" for warning in result.warnings)])
-    return sanitize.visible(head) + ("\n" if "\n" in body else " ") + body
+    body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
+    return visible(head) + ("\n" if "\n" in body else " ") + body
 
 
 def _plain_data(result: Answer, lines: int, characters: int) -> str:
@@ -132,7 +133,7 @@ def _cut(text: str, lines: int, characters: int) -> str:
     """The beginning of a text, and how much more there is."""
     head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
     more = len(text) - len(head)
-    return sanitize.visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
+    return visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
 
 
 def _json_in_a_line(data: Any) -> str:
@@ -142,7 +143,7 @@ def _json_in_a_line(data: Any) -> str:
         line += piece
         if len(line) > _SHORT_LINE:
             return ""
-    return sanitize.visible(line)
+    return visible(line)
 
 
 def _head_of_json(data: Any, lines: int, characters: int) -> str:
@@ -152,8 +153,8 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
         head += piece
         if len(head) > characters + masks.longest or head.count("\n") >= lines:
             kept = "\n".join(masks.head(head, characters).split("\n")[:lines])
-            return f"{sanitize.visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
-    return sanitize.visible(head)
+            return f"{visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
+    return visible(head)
 
 
 def _rich(result: Answer, is_markdown: bool | None) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def _table(result: Answer) -> dict[str, str]:
         return {}
     rows = [[*row, ""] for row in listed.rows] if listed.more_columns else listed.rows
     html = html_table(listed.names, rows, more_rows=listed.more_rows, more_columns=listed.more_columns)
-    beside = f"<div>{sanitize.text(listed.beside)}</div>" if listed.beside else ""
+    beside = f"<div>{escaped(listed.beside)}</div>" if listed.beside else ""
     return {"text/html": _wrap(html + beside + _warnings(result))}
 
 
@@ -237,11 +238,11 @@ def _others(data: Any, records: list[dict[str, Any]]) -> str:
     if not is_object(data):
         return ""
     pairs = [f"{name}: {cell_text(_cell(value))}" for name, value in data.items() if value is not records]
-    return sanitize.visible(" · ".join(pairs[:_COLUMNS]))
+    return visible(" · ".join(pairs[:_COLUMNS]))
 
 
 def _error(result: Answer) -> dict[str, Any]:
-    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{sanitize.text(_cut(result.text, *_LONG))}</pre>')}
+    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{escaped(_cut(result.text, *_LONG))}</pre>')}
 
 
 def _media(result: Answer) -> dict[str, Any]:
@@ -288,29 +289,29 @@ def _base64(data: bytes) -> str:
 
 
 def _link(link: Link) -> str:
-    name = sanitize.text(link.title or link.name or link.uri)
+    name = escaped(link.title or link.name or link.uri)
     address = markdown.safe_url(link.uri)
     if address is None:
-        shown = name if name == sanitize.text(link.uri) else f"{name} ({sanitize.text(link.uri)})"
+        shown = name if name == escaped(link.uri) else f"{name} ({escaped(link.uri)})"
     else:
-        shown = f'<a href="{sanitize.text(address)}" target="_blank" rel="noopener noreferrer">{name}</a>'
+        shown = f'<a href="{escaped(address)}" target="_blank" rel="noopener noreferrer">{name}</a>'
     detail = " · ".join(word for word in (link.mime_type, link.description) if word)
-    return f"<div>{shown}{' · ' + sanitize.text(_cut(detail, 5, 500)) if detail else ''}</div>"
+    return f"<div>{shown}{' · ' + escaped(_cut(detail, 5, 500)) if detail else ''}</div>"
 
 
 def _embedded(resource: Embedded) -> str:
-    caption = f"<div>{sanitize.text(resource.uri)}</div>" if resource.uri else ""
+    caption = f"<div>{escaped(resource.uri)}</div>" if resource.uri else ""
     if resource.text is not None:
         return caption + _pre(resource.text)
     return caption + (_image(resource.image) if resource.image else _pre(str(resource)))
 
 
 def _pre(text: str) -> str:
-    return f'<pre style="{_BOX}">{sanitize.text(_cut(text, *_LONG))}</pre>'
+    return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG))}</pre>'
 
 
 def _warnings(result: Answer) -> str:
-    return "".join(f"<div>⚠ {sanitize.text(warning)}</div>" for warning in result.warnings)
+    return "".join(f"<div>⚠ {escaped(warning)}</div>" for warning in result.warnings)
 
 
 def _wrap(html: str) -> str:

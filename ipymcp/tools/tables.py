@@ -7,7 +7,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
-from ipymcp.tools import sanitize
+from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,17 +71,17 @@ class Table:
         return to_frame({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)}, "")
 
     def __repr__(self) -> str:
-        lines = [sanitize.visible(self.title)] if self.title else []
+        lines = [visible(self.title)] if self.title else []
         lines += text_table(self.columns, self.rows[:_MOST_ROWS])
         if len(self.rows) > _MOST_ROWS:
             lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more rows")
         if self.note:
-            lines.append(sanitize.visible(self.note))
+            lines.append(visible(self.note))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        above = f"<div><b>{sanitize.text(self.title)}</b></div>" if self.title else ""
-        below = f"<div>{sanitize.text(self.note)}</div>" if self.note else ""
+        above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
+        below = f"<div>{escaped(self.note)}</div>" if self.note else ""
         table = html_table(self.columns, self.rows[:_MOST_ROWS], more_rows=max(0, len(self.rows) - _MOST_ROWS))
         return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
 
@@ -100,7 +100,7 @@ def html_table(
     """An escaped HTML table, saying how many rows and columns are not in it."""
     names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
     styles = [_RIGHT if _is_numeric(column) else _LEFT for column in zip(*rows, strict=True)] or [_LEFT] * len(names)
-    head = "".join(f'<th style="{style}">{sanitize.text(name)}</th>' for style, name in zip(styles, names, strict=True))
+    head = "".join(f'<th style="{style}">{escaped(name)}</th>' for style, name in zip(styles, names, strict=True))
     body = "".join(f"<tr>{''.join(map(_html_cell, styles, row))}</tr>" for row in rows)
     table = f'<table class="{_NO_MATH}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     return table + (f"<div>… {more_rows:,} more rows</div>" if more_rows else "")
@@ -146,14 +146,14 @@ def cell_text(value: object) -> str:
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
-    shown = sanitize.visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
+    shown = visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
     return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
 
 
 def _html_cell(style: str, value: object) -> str:
     text = cell_text(value)
     wrapping = _ONE_LINE if 0 < len(text) <= _LONGEST_UNWRAPPED and not text.isalnum() else ""
-    return f'<td style="{style}{wrapping}">{sanitize.text(text)}</td>'
+    return f'<td style="{style}{wrapping}">{escaped(text)}</td>'
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

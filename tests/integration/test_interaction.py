@@ -15,6 +15,8 @@ from tests import kernels
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
 
+pytestmark = pytest.mark.timed
+
 every_kernel = pytest.mark.kernels(*KERNELS)
 SERVERS = ROOT / "tests" / "servers"
 WITHIN = 1.5

@@ -21,6 +21,8 @@ from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
 from tests.wire import tapped
 
+pytestmark = pytest.mark.timed
+
 every_kernel = pytest.mark.kernels(*KERNELS)
 WITHIN = 0.5
 """Seconds from the signal to its effect."""

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
+from ipymcp.text import visible
 from ipymcp.tools.content import Embedded, Image, Link
 from ipymcp.tools.rendering import is_shown_as_text
-from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.text import stripped
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.keywords import TEXT_OR_NUMBER, is_sound, parted
-from ipymcp.tools.sanitize import stripped
 from ipymcp.tools.schema_tree import (
     KINDS,
     Budget,
