@@ -37,6 +37,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ipymcp.masking import mask
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
