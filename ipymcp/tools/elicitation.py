@@ -21,20 +21,9 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.interaction import FormQuestion
 
-__all__ = ["answering", "check_handler", "read_answer"]
+__all__ = ["answering", "read_answer"]
 
 _WANTED = "return a dict of values, True to accept, False to decline, or None to cancel"
-
-
-def check_handler(word: str, function: object) -> None:
-    """Refuse what cannot be called.
-
-    Raises:
-        ArgumentError: It is neither a function nor None.
-    """
-    if function is not None and not callable(function):
-        hint = f"mcp.{word}(function), or mcp.{word}(None) to take it back"
-        raise ArgumentError(f"mcp.{word} takes a function, got {listing((function,))}", hint=hint)
 
 
 def answering(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

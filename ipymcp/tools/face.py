@@ -305,9 +305,6 @@ class Mcp(Live):
                 gives a text, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
                 function, which runs on a loop of its own unless `%config IPyMCP.nested_loop` says otherwise.
         """
-        from ipymcp.tools.elicitation import check_handler
-
-        check_handler("on_sampling", function)
         self._told("sampling", self._host.set_handler("sampling", function))
         return function
 
@@ -340,9 +337,8 @@ class Mcp(Live):
         Raises:
             ArgumentError: It is not a function.
         """
-        from ipymcp.tools.elicitation import answering, check_handler
+        from ipymcp.tools.elicitation import answering
 
-        check_handler("on_elicitation", function)
         handler = None if function is None else answering(function)
         self._told("elicitation", self._host.set_handler("elicitation", handler))
         return function

@@ -278,8 +278,8 @@ def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None
     error = shared.run(f"mcp.{word}('x')").error
     assert error is not None
     assert error.traceback == (
-        f"ArgumentError: mcp.{word} takes a function, got 'x'\n"
-        f"  mcp.{word}(function), or mcp.{word}(None) to take it back · in: mcp.{word}('x')"
+        f"ArgumentError: {word}(): function: expected a function or None, got 'x'\n"
+        f"  {word}(function) · in: mcp.{word}('x')"
     )
 
 
