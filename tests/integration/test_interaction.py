@@ -285,6 +285,7 @@ def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None
 
 def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shared: Kernel) -> None:
     try:
+        run(shared, "mcp.on_sampling(None), mcp.restart('old')")
         late = run(shared, "mcp.on_sampling(lambda request: 'x')").stderr
         at_once = run(shared, "mcp.on_elicitation(lambda question: {'name': 'Ada'})").stderr
         assert run(shared, "print(mcp.old.ask_form().text)").stdout == "Ada is 30\n"
