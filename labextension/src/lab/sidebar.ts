@@ -26,12 +26,12 @@ export class Sidebar extends Widget {
     this.showNotebook(null);
   }
 
-  /** Move the focus into what is shown, once that is drawn; to the tab that is open unless told. */
-  focusInside(where = "[role=tab][aria-selected=true], .mcp-button"): void {
+  /** Move the focus into what is shown, once that is drawn: to what a selector finds in the view, else to its tab. */
+  focusInside(where?: string): void {
     requestAnimationFrame(() => {
-      const page = this.node.querySelector("[role=tabpanel]:not([hidden])");
-      const found = page?.querySelector<HTMLElement>(where) ?? this.node.querySelector<HTMLElement>(where);
-      (found ?? this.node).focus();
+      const find = (selector: string): HTMLElement | null => this.node.querySelector<HTMLElement>(selector);
+      const found = where === undefined ? null : find(`[role=tabpanel]:not([hidden]) ${where}`);
+      (found ?? find("[role=tab][aria-selected=true]") ?? find(".mcp-button") ?? this.node).focus();
     });
   }
 
