@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -358,8 +357,7 @@ class Mcp(Live):
     def _told(self, what: str, untold: list[str]) -> None:
         if untold:
             names = " ".join(untold)
-            text = f"{names}: told of {what} at the next start only: %mcp restart {names}"
-            warnings.warn(text, UserWarning, stacklevel=3)
+            self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
 
     # -- words that wait ----------------------------------------------------------------------------------------------
 
