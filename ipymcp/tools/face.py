@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import UnknownName
+from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.policy.filters import is_named
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
@@ -324,6 +325,7 @@ class Mcp(Live):
         trust: bool = False,
         locked: bool = False,
         lazy: bool = False,
+        start_timeout: float | None = None,
     ) -> Servers:
         """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
@@ -339,6 +341,7 @@ class Mcp(Live):
             trust: Run what a project's file defines without asking; its servers still ask for secrets.
             locked: Refuse servers whose tools are not what `mcp.lock` says.
             lazy: Start a server at its first call, where its tools are known from before.
+            start_timeout: Seconds that a start may take, instead of what the definitions say.
 
         Raises:
             ServerError: A server asked for by name did not start.
@@ -351,9 +354,15 @@ class Mcp(Live):
         asked = await asyncio.to_thread(gather, what, self._host)
         for line in asked.notices:
             self._host.notices.add(line)
+        if start_timeout is not None and not _is_duration(start_timeout):
+            raise ConfigError(f"start_timeout={start_timeout!r} is no number of seconds above 0")
         definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]
+        originals: dict[str, ServerDefinition] = {}
+        if start_timeout is not None:
+            originals = {one.name: one for one in definitions if one.start_timeout != start_timeout}
+            definitions = [one.replace(start_timeout=float(start_timeout)) for one in definitions]
         lock = read_lock(self._host.folder) if locked else None
-        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock)
+        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock, originals=originals)
         for name in asked.named if wait else ():
             if not self._host.sessions[name].is_lazy:
                 self._host.sessions[name].require()
@@ -445,3 +454,7 @@ class Mcp(Live):
     def close(self) -> None:
         """Stop all servers."""
         self._host.close()
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
