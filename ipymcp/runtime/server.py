@@ -178,6 +178,22 @@ class ServerSession:
                 self._changed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
 
+    @property
+    def has_changed_tools(self) -> bool:
+        """Whether it has said that its tools changed, and they are not listed yet; from any thread."""
+        return self.client is not None and self._link is not None and self._link.tools_dirty.is_set()
+
+    async def refreshed(self) -> None:
+        """Wait until its tools have been listed once more; not for long, and no longer than it lives."""
+        await self.settled()
+        link = self._link
+        if link is not None and self.client is link.client:
+            await asyncio.wait(
+                {link.list_tools_again(), link.ended},
+                timeout=self._services.timing.check,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+
     async def awake(self) -> None:
         """Wait until it can be used, or cannot: as `settled`, and one that is lazy is started, once it may be."""
         if self.is_lazy:
