@@ -105,7 +105,7 @@ def test_the_seconds_of_a_start_can_be_said_in_python_and_are_checked() -> None:
         with pytest.raises(errors.StartError, match="did not answer within"):
             mcp.load({"one": mute}, start_timeout=0.3)
         for wrong in (0, -1, "3", True, float("nan")):
-            with pytest.raises(errors.ConfigError, match="is no number of seconds above 0"):
+            with pytest.raises(errors.ArgumentError, match="start_timeout: expected"):
                 mcp.load({"one": mute}, start_timeout=wrong)  # type: ignore[arg-type]
 
 
