@@ -18,6 +18,7 @@ __all__ = [
     "RESERVED_PROMPTS",
     "RESERVED_SERVER",
     "aliases",
+    "expression",
     "identifier",
     "model_name",
     "nearest",
@@ -103,6 +104,17 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
         folded = word.casefold()
         near = [name for name in known if folded and folded in name.casefold()][:limit]
     return f"did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def expression(server: str, tool: str) -> str:
+    """What one writes in Python for a tool, by the names that the user and the server gave."""
+    owner = _member("mcp", server, RESERVED_HOST)
+    return _member(owner, tool, RESERVED_SERVER)
+
+
+def _member(owner: str, name: str, reserved: Collection[str]) -> str:
+    is_plain = identifier(name) == name and name not in reserved
+    return f"{owner}.{name}" if is_plain else f"{owner}[{name!r}]"
 
 
 def quoted(name: str, *, is_open: bool = False) -> str:
