@@ -51,6 +51,7 @@ _SYNTAX = Syntax(
 def _call(request: Request) -> Any:
     parsed, path, rest = _split(request)
     host = request.mcp._host
+    request.mcp._load_if_lazy(path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipymcp.errors import McpError
 from ipymcp.masking import mask
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
@@ -32,7 +33,11 @@ def _stubs(request: Request) -> None:
     for entry in request.mcp.tools.entries:
         row = (entry.alias, entry.definition.description or "", request.mcp._factory.schema(entry))
         servers.setdefault(aliases[entry.server], []).append(row)
-    path.write_text(mask(stub(servers)), encoding="utf-8")
+    try:
+        path.write_text(mask(stub(servers)), encoding="utf-8")
+    except OSError as error:
+        hint = "name a file in a folder that exists: %mcp stubs FILE"
+        raise McpError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
     if not request.is_quiet:
         print(f"{_count(sum(map(len, servers.values())), 'tool')} of {_count(len(servers), 'server')} in {path.name}")  # noqa: T201 - the command's answer
 
