@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ipymcp.files import write_file
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.checked import PATH, checked
 
@@ -63,9 +64,10 @@ class _Binary(Struct, frozen=True):
 
         Raises:
             ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.data)
+        write_file(target, self.data, durable=False)
         return target
 
     def __str__(self) -> str:
@@ -146,9 +148,10 @@ class Embedded(Struct, frozen=True):
 
         Raises:
             ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.data)
+        write_file(target, self.data, durable=False)
         return target
 
     def __str__(self) -> str:

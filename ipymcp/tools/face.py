@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -340,9 +339,16 @@ class Mcp(Live):
         Args:
             function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and gives a dict of values
                 (fields left out get their defaults), True to accept, False to decline, or None to cancel. May be a
-                coroutine function, as for `on_sampling`.
+                coroutine function, as for `on_sampling`. What does not fit the schema is not sent: the question is
+                cancelled, and the cell says why.
+
+        Raises:
+            ArgumentError: It is not a function.
         """
-        self._told("elicitation", self._host.set_handler("elicitation", function))
+        from ipymcp.tools.elicitation import answering
+
+        handler = None if function is None else answering(function)
+        self._told("elicitation", self._host.set_handler("elicitation", handler))
         return function
 
     @property
@@ -360,8 +366,7 @@ class Mcp(Live):
     def _told(self, what: str, untold: list[str]) -> None:
         if untold:
             names = " ".join(untold)
-            text = f"{names}: told of {what} at the next start only: %mcp restart {names}"
-            warnings.warn(text, UserWarning, stacklevel=3)
+            self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
 
     # -- words that wait ----------------------------------------------------------------------------------------------
 

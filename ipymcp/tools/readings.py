@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import McpError
+from ipymcp.files import write_file
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.checked import PATH, checked
@@ -37,11 +38,18 @@ class ResourceResult:
 
     is_error = False
     warnings = ()
+    is_untrusted = True
+    """Resources have no hints: what is in one may be anybody's words."""
 
     def __init__(self, raw: _Bytes | Raw, *, server: str, uri: str) -> None:
         self._raw = raw
         self.server = server
         self.uri = uri
+
+    @property
+    def source(self) -> str:
+        """Where it is from: the server and the URI."""
+        return f"{self.server} {self.uri}"
 
     @cached_property
     def contents(self) -> list[Embedded]:
@@ -119,9 +127,10 @@ class ResourceResult:
 
         Raises:
             McpError: As `.bytes`.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.bytes)
+        write_file(target, self.bytes, durable=False)
         return target
 
     def __str__(self) -> str:

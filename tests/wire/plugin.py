@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire import environment, tap
+from tests.wire import DIRECTORY, environment, tap
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +30,10 @@ def check_command(directory: Path) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Wire(), "ipymcp-wire-session")
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist records where its controller looks
+        config.add_cleanup(tap.install(os.environ[DIRECTORY]))
+    else:
+        config.pluginmanager.register(Wire(), "ipymcp-wire-session")
 
 
 class Wire:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import McpError
+from ipymcp.errors import ConfigError
+from ipymcp.files import SHARED, write_file, write_hint
 from ipymcp.masking import mask
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
@@ -34,10 +35,9 @@ def _stubs(request: Request) -> None:
         row = (entry.alias, entry.definition.description or "", request.mcp._factory.schema(entry))
         servers.setdefault(aliases[entry.server], []).append(row)
     try:
-        path.write_text(mask(stub(servers)), encoding="utf-8")
+        write_file(path, mask(stub(servers)), SHARED)
     except OSError as error:
-        hint = "name a file in a folder that exists: %mcp stubs FILE"
-        raise McpError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
     if not request.is_quiet:
         print(f"{_count(sum(map(len, servers.values())), 'tool')} of {_count(len(servers), 'server')} in {path.name}")  # noqa: T201 - the command's answer
 
