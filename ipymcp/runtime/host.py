@@ -37,7 +37,7 @@ from ipymcp.state.store import Store
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from msgspec import Raw
 
@@ -334,6 +334,24 @@ class Host:
         hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
+    def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:
+        """As `entry`, in any thread: a server that is starting is waited for, and one that has no such tool is asked.
+
+        Raises:
+            UnknownName: It has none of that name.
+        """
+        if session.catalog.find(tool) is None:
+            self.settle(session)
+        if not self.loop.is_own_thread and session.catalog.find(tool) is None and session.client is not None:
+            self.loop.run(session.refreshed())
+        return self.entry(session, tool)
+
+    def refresh_changed(self) -> None:
+        """Wait for the tools of all servers that have just said that these changed; on the background loop for none."""
+        changed = [session for session in self.sessions.values() if session.has_changed_tools]
+        if changed and not self.loop.is_own_thread:
+            self.loop.run(_all(session.refreshed() for session in changed))
+
     def settle(self, session: ServerSession) -> None:
         """Wait, in any thread, for a server that is starting, or has to be looked for."""
         if not session.is_settled:
@@ -470,6 +488,10 @@ class Host:
         for session in self.sessions.values():
             session.close_in_fork()
         self._reaper.close_in_fork()
+
+
+async def _all(waits: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*waits)
 
 
 def _end_with_process(host: Host) -> None:

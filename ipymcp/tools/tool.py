@@ -235,7 +235,7 @@ class Tool(Live):
             UnknownName: The server has it no more.
         """
         session = session or self._session()
-        return session.catalog.tools.get(self._name) or self._factory.host.entry(session, self._name)
+        return session.catalog.tools.get(self._name) or self._factory.host.find_tool(session, self._name)
 
     def _session(self) -> ServerSession:
         host = self._factory.host
