@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ipymcp.masking import masks
 from ipymcp.protocol import wire
 from ipymcp.runtime.names import model_name
 from ipymcp.tools.models.compiling import compiled
@@ -127,7 +128,8 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
-    return Declaration(name, server, tool, description, made.parameters, tuple(lost), made.renamed)
+    parameters = masks.json(made.parameters)
+    return Declaration(name, server, tool, description, parameters, tuple(lost), made.renamed)
 
 
 def cost(declaration: Declaration) -> int:
