@@ -109,7 +109,7 @@ def test_nothing_in_a_definition_hides_from_the_question(started: Start) -> None
         "  │ not bound to any file: what it runs can change\n"
         "  ! downloads a program and runs it unseen\n"
         "  ! runs a line of shell, made of several commands\n"
-        "  expected yes or no\n"
+        "  'perhaps' is not one of: yes, no\n"
     )
 
 
@@ -277,7 +277,7 @@ def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(started: S
         "once · server (what of its tools is not denied, in this notebook) · "
         "notebook (this tool, in this notebook) · always · never"
         " · no\n"
-        "  expected one of once, server, notebook, always, never, no\n"
+        "  'perhaps' is not one of: once, server, notebook, always, never, no\n"
         "a\nb\n"
     )
     assert failed(kernel, "model('x')", "")[:2] == [
