@@ -184,6 +184,7 @@ class Toolset(Listing):
         """The tools as Gemini takes them: a list of one `Tool`, which has all the functions."""
         return self._declared("gemini")
 
+    @checked(turn=TEXT.or_none)
     def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
         """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have.
 
@@ -200,6 +201,7 @@ class Toolset(Listing):
 
         return pydantic_ai_toolset(declared, caller.aio)
 
+    @checked(turn=TEXT.or_none)
     def to_langchain(self, *, turn: str | None = None) -> list[Any]:
         """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
 
@@ -210,6 +212,7 @@ class Toolset(Listing):
 
         return langchain_tools(self._declarations(is_kept=True), self._caller(turn))
 
+    @checked(turn=TEXT.or_none)
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
         """The tools as `llm` takes them: `model.chain(prompt, tools=…)`.
 
@@ -220,6 +223,7 @@ class Toolset(Listing):
 
         return llm_tools(self._declarations(is_kept=True), self._caller(turn))
 
+    @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
         """The tools as chatlas takes them: `chat.set_tools(…)`.
 
