@@ -105,7 +105,8 @@ class Trust:
         """
         asked = [one for one in definitions if one.source.scope in ("project", "user")]
         digests = await asyncio.to_thread(lambda: [one.digest() for one in asked])
-        known = {digest for [digest] in await self._database().aquery("SELECT digest FROM trust")} if asked else set()
+        rows = await self._database().aquery("SELECT digest FROM trust") if asked else []
+        known = {str(digest) for [digest] in rows}
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
         for definition, digest in zip(asked, digests, strict=True):
             if agreed:
