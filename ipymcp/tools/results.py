@@ -6,6 +6,7 @@ structured content may be 50 MB that nobody looks at.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,14 @@ class ToolResult:
         self.tool = tool
         self._output_schema = output_schema
         self._decoded: wire.CallToolResult | None = None
+
+    @property
+    def __pydantic_serializer__(self) -> Any:
+        """How libraries on pydantic give it to a model, which a `Tool` itself may be handed to: in its own words."""
+        core: Any = importlib.import_module("pydantic_core")  # such a library has it
+        schema = core.core_schema
+        told = schema.plain_serializer_function_ser_schema(_for_models)
+        return core.SchemaSerializer(schema.any_schema(serialization=told))
 
     @property
     def _fields(self) -> wire.CallToolResult:
@@ -283,3 +292,8 @@ def _refuse(uri: str) -> Any:
 
 def _shorten(message: str) -> str:
     return message if len(message) <= _LONGEST_WARNING else message[: _LONGEST_WARNING - 1] + "…"
+
+
+def _for_models(result: ToolResult) -> Any:
+    """Its structured content, or its text with the images named."""
+    return result.data if result._structured is not None else "\n".join(map(str, result.content))

@@ -181,14 +181,20 @@ class Toolset(Listing):
     def to_pydantic_ai(self) -> Any:
         """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have."""
         from ipymcp.tools.models.frameworks import pydantic_ai_toolset
+        from ipymcp.tools.models.profiles import profile_of
 
-        return pydantic_ai_toolset(self._declarations, self._caller().aio)
+        return pydantic_ai_toolset(lambda model: self._declarations(profile_of(model)), self._caller().aio)
 
-    def to_langchain(self) -> list[Any]:
-        """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`."""
+    def to_langchain(self, *, images: bool = False) -> list[Any]:
+        """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
+
+        Args:
+            images: Give the model the images of results, as Anthropic, Gemini and OpenAI's Responses take them; else
+                they are named, because Chat Completions refuses the whole request.
+        """
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(is_kept=True), self._caller())
+        return langchain_tools(self._declarations(is_kept=True), self._caller(), images=images)
 
     def to_llm(self) -> list[Any]:
         """The tools as `llm` takes them: `model.chain(prompt, tools=…)`."""
