@@ -25,7 +25,12 @@ lab:  ## open JupyterLab on the examples, in an environment of its own (a minute
 	.envs/browser/bin/python -m jupyterlab examples $(ARGS)
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
+ifeq ($(strip $(ARGS)),)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not timed'
+	$(BIN)/python -m pytest -m timed
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"

@@ -1,9 +1,8 @@
-"""A client of the demo server over raw pipes; every frame that comes is checked against its revision's schema."""
+"""A client of the demo server over raw pipes; every frame that comes is checked against its revision's types."""
 
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -11,56 +10,43 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 import ipymcp
+from tests.wire.jsonrpc import envelope_faults, kind_of
+from tests.wire.plugin import checker
 
 PACKAGE = Path(ipymcp.__file__).parent
-SCHEMAS = Path(os.environ.get("IPYMCP_MCP_SCHEMAS") or PACKAGE.parent.parent / "shared" / "mcp-schema")
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 STATELESS = "2026-07-28"
-RESULTS = {
-    "initialize": "InitializeResult",
-    "server/discover": "DiscoverResult",
-    "tools/list": "ListToolsResult",
-    "tools/call": "CallToolResult",
-    "resources/list": "ListResourcesResult",
-    "resources/templates/list": "ListResourceTemplatesResult",
-    "resources/read": "ReadResourceResult",
-    "prompts/list": "ListPromptsResult",
-    "prompts/get": "GetPromptResult",
-    "completion/complete": "CompleteResult",
-    "ping": "EmptyResult",
-    "logging/setLevel": "EmptyResult",
-}
 META = "io.modelcontextprotocol/"
 BOUND = 20
 
 
-class Schema:
-    """The published schema of one revision, where the folder is there."""
+class Judge:
+    """The official wire types, in a process of their own environment."""
 
-    def __init__(self, version: str) -> None:
-        path = SCHEMAS / f"{version}.json"
-        self.document: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-        self.validators: dict[str, Any] = {}
+    def __init__(self) -> None:
+        command = [str(checker()), str(Path(__file__).parent / "wire" / "judge.py")]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def check(self, name: str, value: Any) -> None:
-        if self.document is None:
-            return
-        if name not in self.validators:
-            root = "$defs" if "$defs" in self.document else "definitions"
-            schema = {**self.document, "$ref": f"#/{root}/{name}"}
-            self.validators[name] = jsonschema_rs.validator_for(schema)
-        self.validators[name].validate(value)
+    def fault(self, kind: str, revision: str, method: str, message: dict[str, Any]) -> str | None:
+        """What is wrong with a message, or None: see `tests/wire/specification.py`."""
+        self.process.stdin.write(json.dumps([kind, revision, method, message]) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(BOUND)
 
 
 class Peer:
     """A client of a few lines: sends what it is told, checks all it gets."""
 
-    def __init__(self, version: str, *command: str) -> None:
-        self.version, self.schema = version, Schema(version)
+    def __init__(self, judge: Judge, version: str, *command: str) -> None:
+        self.judge, self.version = judge, version
         self.stateless = version == STATELESS
         command = command or ("-I", "-S", str(PACKAGE / "demo"))
         pipe = subprocess.PIPE
@@ -99,11 +85,12 @@ class Peer:
         return frame
 
     def check(self, frame: dict[str, Any]) -> None:
-        self.schema.check("JSONRPCMessage", frame)
-        if "result" in frame:
-            self.schema.check(RESULTS[self.asked[frame["id"]]], frame["result"])
-        elif "method" in frame:
-            self.schema.check("ServerNotification", frame)
+        kind = kind_of(frame)
+        assert list(envelope_faults(kind, frame)) == []
+        if kind == "error":
+            return
+        method = self.asked[frame["id"]] if kind == "result" else frame["method"]
+        assert self.judge.fault(f"server {kind}", self.version, method, frame) is None
 
     def ask(self, method: str, /, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
         """The answer, past any notifications."""

@@ -6,6 +6,8 @@ import json
 from typing import Any
 from urllib.parse import parse_qs
 
+from ipymcp.protocol.transports.addresses import Zone
+
 ISSUER = "https://auth.example"
 
 
@@ -18,7 +20,9 @@ class Site:
         self.bodies: list[dict[str, list[str]]] = []
         self.headers: list[dict[str, str]] = []
 
-    async def __call__(self, method: str, url: str, headers: Any, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    async def __call__(
+        self, method: str, url: str, headers: Any, body: bytes, *, reach: Zone
+    ) -> tuple[int, dict[str, str], bytes]:
         self.asked.append(url)
         self.bodies.append(parse_qs(body.decode()))
         self.headers.append(dict(headers))

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from ipymcp.config.discovery import file_owners, is_root, project_folders
 from ipymcp.config.files import load_if_there
 from ipymcp.config.shapes import shape_of
 from ipymcp.errors import ConfigError
+from ipymcp.files import PRIVATE, SHARED, make_folder, make_private_folder, write_file, write_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -53,16 +53,15 @@ def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) 
     Raises:
         ConfigError: It cannot be read or written, is another host's, or its comments would be lost.
     """
-    file = Path(os.path.realpath(file))
+    file = Path(os.path.realpath(file.parent), file.name)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(file.parent) if private else make_folder(file.parent)
         with _alone(file):
             text, document = editable(file)
             alter(document)
-            _write(file, _text(document, text), private=private)
+            write_file(file, _text(document, text), PRIVATE if private else SHARED)
     except OSError as error:
-        hint = "check the folder's permissions"
-        raise ConfigError(f"{file}: cannot be written: {error.strerror}", hint=hint) from None
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
 
 
 def editable(file: Path) -> tuple[str, dict[str, Any]]:
@@ -95,22 +94,6 @@ def _text(document: Mapping[str, Any], before: str) -> bytes:
         return (json.dumps(document, indent=indent, ensure_ascii=False) + end).encode()
     except UnicodeEncodeError:  # half a surrogate pair
         return (json.dumps(document, indent=indent) + end).encode()
-
-
-def _write(file: Path, data: bytes, *, private: bool) -> None:
-    mode = file.stat().st_mode & 0o777 if file.exists() else 0o600 if private else 0o644
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, mode)
-        os.replace(name, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 @contextlib.contextmanager

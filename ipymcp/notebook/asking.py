@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ipymcp.tools import markdown, sanitize
+from ipymcp.text import escaped, visible
+from ipymcp.tools import markdown
 
 if TYPE_CHECKING:
     from ipymcp.notebook.extension import Extension
@@ -38,18 +39,18 @@ class CellAudience:
 
     def begins(self, beginning: Beginning) -> None:
         """What is sent, in one line."""
-        line = sanitize.visible(str(beginning))
-        self._show({"text/plain": line, "text/html": f"<small>{sanitize.text(line)}</small>"})
+        line = visible(str(beginning))
+        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
 
     def says(self, text: str) -> None:
         """More words."""
         self._text += text
-        plain = sanitize.visible(self._text)
+        plain = visible(self._text)
         bundle = {"text/plain": plain}
         if self._as_markdown:
             bundle["text/markdown"] = markdown.markdown(self._text)
         if not self._is_notebook:
-            print(sanitize.visible(text), end="", flush=True)  # noqa: T201 - the answer itself
+            print(visible(text), end="", flush=True)  # noqa: T201 - the answer itself
             return
         if self._words is None:
             self._words = self._show(bundle)
@@ -79,7 +80,7 @@ class CellAudience:
             self.calls(replace(call, **how))
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
-        bundle: dict[str, Any] = {"text/plain": sanitize.visible(call.summary), "text/html": call.html()}
+        bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
         if call.asked_at and not call.is_done and self._is_notebook:
             from ipymcp.notebook.panel.display import question
 
@@ -91,7 +92,7 @@ class CellAudience:
         line = str(answer.usage)
         if not self._is_notebook:
             line = f"\n{line}"
-        self._show({"text/plain": line, "text/html": f"<small>{sanitize.text(line)}</small>"})
+        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
 
     def _show(self, bundle: dict[str, Any]) -> Any:
         if not self._is_notebook:

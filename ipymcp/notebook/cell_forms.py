@@ -17,6 +17,7 @@ from ipymcp.runtime.interaction import Errand, GaveUp
 if TYPE_CHECKING:
     from ipymcp.notebook.extension import Extension
     from ipymcp.notebook.panel.form import CellForm
+    from ipymcp.policy.questions import QuestionKind
     from ipymcp.runtime.places import Place
 
 __all__ = ["CellForms"]
@@ -41,13 +42,17 @@ class CellForms:
         self._in_vain: set[bool] = set()
         """Where nobody saw the last one: while a cell blocked the kernel, or not."""
 
-    async def draw(self, place: Place) -> CellForm | None:
+    async def draw(self, kind: QuestionKind, place: Place) -> CellForm | None:
         """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
+
+        Args:
+            kind: What the question is about.
+            place: Where the user waits.
 
         Raises:
             GaveUp: The user waits no more.
         """
-        if not self._may_be_seen(place):
+        if not self._may_be_seen(kind, place):
             return None
         displaying = Errand(self._display, None)
         place.post(displaying.run, displaying.give_up)
@@ -66,13 +71,13 @@ class CellForms:
                 form.remove()
         return form if is_seen else None
 
-    def _may_be_seen(self, place: Place) -> bool:
+    def _may_be_seen(self, kind: QuestionKind, place: Place) -> bool:
         ipykernel: Any = sys.modules.get("ipykernel")
         kernel: Any = getattr(self._extension.ip, "kernel", None)
         return (
             place.is_blocked not in self._in_vain
             and kernel is not None
-            and self._extension.settings.panel != "view"
+            and self._extension.panel.permissions().may_answer(kind)
             and ipykernel is not None
             and ipykernel.version_info[0] >= _SERVES_COMMS
             and (not place.is_blocked or _may_have_subshells(kernel))

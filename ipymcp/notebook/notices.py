@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 __all__ = ["say"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
 from ipymcp.runtime.states import State
-from ipymcp.tools.sanitize import text as escaped
+from ipymcp.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
+from ipymcp.files import SHARED, write_file, write_hint
 from ipymcp.policy.pins import Pins, spelled
 from ipymcp.protocol.jsontypes import is_object
 
@@ -150,14 +151,10 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         for server, tools in sorted(servers.items())
     }
     text = json.dumps({"version": _VERSION, "servers": hashes}, indent=2, ensure_ascii=False) + "\n"
-    temporary = path.with_name(f"{path.name}.new")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_file(path, text, SHARED)
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written: {error.strerror}", hint="check the folder's permissions"
-        ) from None
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
 
 
 def read_lock(folder: str) -> Lock:

@@ -16,10 +16,16 @@ __all__ = [
     "ApprovalQuestion",
     "Candidate",
     "Card",
+    "QuestionKind",
     "TrustAnswer",
     "TrustQuestion",
     "WantedCall",
 ]
+
+QuestionKind: TypeAlias = Literal["trust", "login", "secret", "approval", "form", "sampling"]
+"""What a question is about. Whoever may answer one kind may not answer every kind: `trust`, whether servers may run;
+`login`, an account; `secret`, the values and passwords that a definition needs; `approval`, a call; `form`, a
+server's own question; `sampling`, the use of the user's model."""
 
 ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "always", "never", "no"]
 """Allow this once; its tools for the rest of the model's answer; all tools of the server in this notebook; its tools in
@@ -78,6 +84,8 @@ class WantedCall(Struct, frozen=True):
     """The rule that says to ask."""
     hints: str
     """What is known of what the tool does; empty if nothing is."""
+    code: str = ""
+    """Python that would run here, where that is what the call does: it is shown whole, line by line."""
 
 
 class ApprovalQuestion(Struct, frozen=True):

@@ -153,17 +153,20 @@ class Client:
         if settled.era.kind == "handshake":
             self.notify("notifications/initialized")
 
-    def declare(self) -> bool:
+    def declare(self, capability: str) -> bool:
         """Declare what the responder is capable of now.
 
+        Args:
+            capability: What may have changed.
+
         Returns:
-            False if it has changed and this connection cannot say so any more: the handshake has said it.
+            False if that has changed and this connection cannot say so any more: the handshake has said it.
         """
         if self.era.kind == "stateless":
             if self._answers.declare():
                 self.era = eras.stateless(self.era.version, self._identity, self._answers.declared)
             return True
-        return not self._answers.is_outdated()
+        return not self._answers.is_outdated(capability)
 
     def roots_changed(self) -> None:
         """Tell a server of the handshake era that `roots/list` answers otherwise now, if that was declared."""

@@ -5,22 +5,34 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
-from ipymcp.errors import ConfigError
+from ipymcp.errors import ArgumentError
+from ipymcp.runtime.checked import shown
 from ipymcp.runtime.interaction import Errand
 from ipymcp.runtime.nested import run_nested
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine
+    from typing import TypeAlias
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.nested import NestedMode
 
-__all__ = ["Answers", "as_root"]
+    Root: TypeAlias = str | os.PathLike[str] | Mapping[str, str]
+    Roots: TypeAlias = Root | Iterable[Root]
+
+__all__ = ["Answers", "as_root", "as_roots", "is_async"]
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""What a URI begins with; a single letter is a drive of Windows."""
+_SHOWN: Final = 200
 
 
 class Answers:
@@ -66,7 +78,7 @@ class Answers:
         Raises:
             Exception: Whatever it raises.
         """
-        if not _is_async(function):
+        if not is_async(function):
             return await self._on_handlers(asyncio.to_thread(function, argument))
         place = self._desk.place(subject) if self.nested_loop != "off" else None
         if place is None or place.loop is None:
@@ -85,13 +97,13 @@ class Answers:
         """The folders servers may look at, as the protocol has them."""
         return self._default if self._roots is None else self._roots
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
-        """Other folders than before; None for the usual ones.
+    def set_roots(self, roots: Roots | None) -> None:
+        """Tell servers of these folders instead; None for the usual ones.
 
         Raises:
-            ConfigError: One is no folder or `file://` address.
+            ArgumentError: As `as_roots`; the folders stay as they were.
         """
-        self._roots = None if roots is None else [as_root(root) for root in roots]
+        self._roots = None if roots is None else as_roots(roots)
 
     def roots_for(self, definition: ServerDefinition, folder: str) -> list[dict[str, str]]:
         """The folders one server is told of: those the user set; else those its own command names; else the notebook's.
@@ -125,24 +137,81 @@ def _folder(argument: str, base: str) -> str | None:
     return os.path.normpath(path) if os.path.isdir(path) else None
 
 
-def as_root(root: str | os.PathLike[str] | Mapping[str, str]) -> dict[str, str]:
-    """A folder as the protocol has it: from a path, a `file://` address, or a mapping with `uri` and `name`.
+def as_root(folder: str) -> dict[str, str]:
+    """A folder as the protocol has it."""
+    path = Path(os.path.abspath(os.path.expanduser(folder)))
+    return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
+def as_roots(given: object) -> list[dict[str, str]]:
+    """Folders that the user names, as the protocol has them.
+
+    Args:
+        given: A path, a `file://` URI, a mapping with `uri` and perhaps `name`, or several of these. Relative paths
+            start at the working folder.
 
     Raises:
-        ConfigError: It is none of these.
+        ArgumentError: It is something else, or one of them is not an existing folder.
     """
-    hint = "give paths, or {'uri': 'file:///…', 'name': '…'}"
-    if isinstance(root, (str, os.PathLike)):
-        text = os.fspath(root)
-        if not text.startswith("file://"):
-            path = Path(os.path.abspath(os.path.expanduser(text)))
-            return {"uri": path.as_uri(), "name": path.name or str(path)}
-        return {"uri": text, "name": text.rstrip("/").rpartition("/")[2]}
-    uri, name = root.get("uri"), root.get("name")
-    if not isinstance(uri, str) or not uri.startswith("file://"):
-        raise ConfigError(f"a root's uri begins with file://, got {uri!r}", hint=hint)
-    return {"uri": uri, "name": name} if name else {"uri": uri}
+    if isinstance(given, str | os.PathLike | Mapping):
+        return [_given_root(cast("object", given))]
+    if isinstance(given, bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+        raise _no_root(cast("object", given))
+    return [_given_root(one) for one in cast("Iterable[object]", given)]
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def _given_root(given: object) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        named = cast("Mapping[object, object]", given)
+        uri, name = named.get("uri"), named.get("name")
+        unknown = [key for key in named if key not in ("uri", "name")]
+        if unknown or not isinstance(uri, str) or not isinstance(name, str | None):
+            raise _no_root(named)
+        root = {"uri": uri} if _folder_of(uri) else {}
+        return root | ({"name": name} if name else {})
+    path: object = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str) or not path:
+        raise _no_root(cast("object", given))
+    if not _SCHEME.match(path):
+        return as_root(_existing(path, os.path.abspath(os.path.expanduser(path))))
+    folder = _folder_of(path)
+    return {"uri": path, "name": os.path.basename(folder.rstrip(os.sep)) or folder}
+
+
+def _folder_of(uri: str) -> str:
+    """The folder that a `file://` URI names.
+
+    Raises:
+        ArgumentError: It is another kind of URI, or names no existing folder of this machine.
+    """
+    from urllib.request import url2pathname  # with all of urllib's HTTP: not at %load_ext
+
+    try:
+        scheme, host, path, query, fragment = urlsplit(uri)
+    except ValueError:
+        scheme = host = path = query = fragment = ""
+    if scheme != "file" or host not in ("", "localhost") or not path.startswith("/") or query or fragment:
+        message = f"mcp.roots: {uri[:_SHOWN]!r} is not the URI of a folder on this machine"
+        raise ArgumentError(message, hint="such a URI is file:///path/of/the/folder")
+    return _existing(uri, url2pathname(path))
+
+
+def _existing(given: str, path: str) -> str:
+    """The path, which must be that of a folder."""
+    if os.path.isdir(path):
+        return path
+    what = "is not a folder" if os.path.exists(path) else "does not exist"
+    hint = "name the folder that it is in" if os.path.exists(path) else f"a relative path starts at {os.getcwd()}"
+    raise ArgumentError(f"mcp.roots: {given[:_SHOWN]!r} {what}", hint=hint)
+
+
+def _no_root(given: object) -> ArgumentError:
+    return ArgumentError(
+        f"mcp.roots: expected folders, got {shown(given)}",
+        hint="give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders",
+    )
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives a coroutine: a coroutine function, or an object whose call is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

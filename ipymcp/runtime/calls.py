@@ -10,8 +10,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
+from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
+from ipymcp.policy.untrusted import quotes_server
 from ipymcp.protocol.rpc import Slot
+from ipymcp.runtime.checked import PATIENCE, checked
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
 
@@ -54,11 +56,13 @@ class Call(Generic[T]):
         convert: Makes the answer's JSON a value, or raises what the caller is to see.
         services: The host's.
         consent: Asks the user, before it is sent, whether it may be.
+        receiver: Is told what the server said, once, where that may be anybody's words.
     """
 
     __slots__ = (
         "_cell", "_client", "_consent", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since",
-        "_services", "_slot", "arguments", "done", "number", "options", "progress", "session", "started", "tool",
+        "_receiver", "_services", "_slot", "arguments", "done", "number", "options", "progress", "session", "started",
+        "tool",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +75,7 @@ class Call(Generic[T]):
         convert: Callable[[Raw], T],
         services: CallServices,
         consent: Consent | None = None,
+        receiver: Callable[[bytes | memoryview], None] | None = None,
     ) -> None:
         self.number = number
         self.session = session
@@ -88,6 +93,7 @@ class Call(Generic[T]):
         self._slot = Slot(self._deliver)
         self._client: Client | None = None
         self._consent = consent
+        self._receiver = receiver
         self._cell = services.history.cell()
         self._listeners: list[Callable[[Progress | None], None]] = []
 
@@ -154,9 +160,9 @@ class Call(Generic[T]):
                     future.set_exception(error)
 
         self._listeners.append(heard)
-        while not self._has_room():
-            await asyncio.sleep(_QUEUE_POLL)
         try:
+            while not self._has_room():
+                await asyncio.sleep(_QUEUE_POLL)
             with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED), self):
                 with Interrupts():
                     self._begin()
@@ -209,6 +215,7 @@ class Call(Generic[T]):
         self._services.loop.start_beat()
         await ended.wait()
 
+    @checked(timeout=PATIENCE.or_none)
     def result(self, timeout: float | None = None) -> T:
         """Wait for a submitted call.
 
@@ -225,7 +232,7 @@ class Call(Generic[T]):
             waiter = Waiter()
             self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
-            with self._services.loop.places.blocked(waiter, self):
+            with self._services.loop.places.blocked(waiter, self), self._goes_on_when_interrupted():
                 is_over = waiter.wait(None if end is None else _at(end))
             if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
@@ -244,9 +251,18 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with self._services.loop.awaiting.entered(subject=self):
+            with self._services.loop.awaiting.entered(subject=self), self._goes_on_when_interrupted():
                 await future
         return self._outcome()
+
+    @contextlib.contextmanager
+    def _goes_on_when_interrupted(self) -> Generator[None]:
+        try:
+            yield
+        except (KeyboardInterrupt, asyncio.CancelledError) as error:
+            waiting = f"waiting for call {self.number} ({self.session.name}.{self.tool}) was interrupted"
+            render_briefly(error, waiting, f"the call goes on: %mcp cancel {self.number} ends it")
+            raise
 
     def cancel(self) -> bool:
         """Give it up and tell the server, from any thread.
@@ -405,7 +421,10 @@ class Call(Generic[T]):
 
     def _abandon(self, error: BaseException) -> None:
         interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-        self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        was_told = self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        if interrupted:
+            told = ", and the server was told to stop" if was_told else ""
+            render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{told}")
 
     def _expire(self) -> None:
         """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""
@@ -432,12 +451,21 @@ class Call(Generic[T]):
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result
         if error is not None:
-            raise self._explain(error)
+            explained = self._explain(error)
+            if quotes_server(explained):
+                self._receive(str(explained).encode("utf-8", "replace"))
+            raise explained
         assert result is not None
+        self._receive(memoryview(result))
         try:
             return self._convert(result)
         except McpError as failure:
             raise self._explain(failure) from failure.__cause__
+
+    def _receive(self, content: bytes | memoryview) -> None:
+        if self._receiver is not None:
+            self._receiver(content)
+            self._receiver = None
 
     def _explain(self, error: McpError) -> McpError:
         error.tool = error.tool or self.tool

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.places import state_folder
 from ipymcp.errors import StartError
+from ipymcp.files import make_private_folder
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
@@ -51,7 +53,7 @@ def made_folder(definition: ServerDefinition, folder: str) -> str:
             raise StartError(f"its folder does not exist: {path}", hint="mend cwd in its definition")
         return path
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_private_folder(Path(path))
         os.chmod(path, 0o700)  # fails where it belongs to somebody else
     except OSError as error:
         hint = "give it a cwd in its definition, or name another folder in IPYMCP_STATE_DIR"

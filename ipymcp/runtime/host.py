@@ -12,14 +12,16 @@ import contextlib
 import itertools
 import os
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
+from ipymcp.policy.conversation import current_actor
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
 from ipymcp.runtime.calls import Call
+from ipymcp.runtime.checked import check_name
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from ipymcp.policy.pinning import Lock
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.client import Client
+    from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.catalog import Catalog, ToolEntry
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.task_calls import TaskCall
@@ -98,6 +101,7 @@ class Host:
             guard=self.guard,
             store=self.state,
             redirects=self.redirects,
+            notices=self.notices,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -223,11 +227,11 @@ class Host:
             await old.stop()
         return session
 
-    def set_roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+    def set_roots(self, roots: Roots | None) -> None:
         """Have servers told of other folders, or with None of the usual ones, from any thread.
 
         Raises:
-            ConfigError: One is no folder or `file://` address.
+            ArgumentError: One is not an existing folder.
         """
         self.answers.set_roots(roots)
         for client in self._clients():
@@ -250,7 +254,9 @@ class Host:
         setattr(self.answers, kind, handler)
         if kind == "sampling":
             self.answers.samples_tools = tools
-        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+        return [
+            session.name for session in self.sessions.values() if session.client and not session.client.declare(kind)
+        ]
 
     def _clients(self) -> list[Client]:
         return [session.client for session in self.sessions.values() if session.client is not None]
@@ -267,6 +273,7 @@ class Host:
         Raises:
             UnknownName: There is none; the hint names the nearest.
         """
+        check_name(name, "server")
         session = self.sessions.get(name)
         if session is not None:
             return session
@@ -314,7 +321,8 @@ class Host:
             return entry
         if session.client is None and not session.is_lazy:
             session.require()
-        hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
+        spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
+        hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def settle(self, session: ServerSession) -> None:
@@ -359,12 +367,18 @@ class Host:
         Raises:
             PolicyError: It may not be made.
         """
+        caller = options.caller
         try:
+            options = self.guard.on_behalf(entry, options)
+            caller = options.caller
             consent = self.guard.permit(session, entry, options, arguments)
         except PolicyError as error:
-            self.history.refused(session.name, entry.name, arguments, options.caller, error)
+            self.history.refused(session.name, entry.name, arguments, caller, error)
             raise
-        return Call(next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent)
+        receiver = self.guard.receiver(session, entry, options.conversation)
+        return Call(
+            next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent, receiver
+        )
 
     def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
         """Follow a task by its id, from now on."""
@@ -373,7 +387,10 @@ class Host:
             raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
         from ipymcp.runtime.task_calls import TaskCall
 
-        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
+        actor = current_actor()
+        conversation = actor.conversation if actor is not None else None
+        receiver = partial(self.guard.received, f"{session.name}.{tool}", conversation)
+        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls, receiver)
         call.submit()
         return call
 

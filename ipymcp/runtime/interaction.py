@@ -17,11 +17,12 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, QuestionKind, TrustAnswer, TrustQuestion
     from ipymcp.runtime.places import Place, Places
 
 __all__ = [
     "CANCELLED",
+    "UNANSWERED",
     "Answer",
     "Asking",
     "Desk",
@@ -81,6 +82,20 @@ class LoginQuestion(msgspec.Struct, frozen=True):
     """What the server will be allowed to do."""
     redirected: Redirected | None
     """Where the browser comes back; None if only the user can say where it went."""
+    site: str
+    """The host of the server that the login is for."""
+    answer_to: str
+    """The host that the answer to the login goes to."""
+    gives_secret: bool = False
+    """Whether a configured client secret goes there too."""
+    slip: Callable[[str], str] = lambda _: ""
+    """Says of a pasted address what it lacks to be the answer; nothing where it is one."""
+
+    @property
+    def parties(self) -> str:
+        """Who takes part, as a line for the user."""
+        secret = ", with your client secret" if self.gives_secret else ""
+        return f"log in at {self.domain}, for the server at {self.site}; the answer goes to {self.answer_to}{secret}"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -94,6 +109,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 CANCELLED = Answer("cancel")
+UNANSWERED = Answer("cancel", note="nobody could be asked")
+"""Where no front end takes input, as in nbclient and papermill."""
 
 
 class Interaction(Protocol):
@@ -140,14 +157,15 @@ class Asking(Interaction, Protocol):
 class Elsewhere(Protocol):
     """Asks in a place of its own, such as a panel, while the user waits somewhere, or nowhere."""
 
-    def reaches(self, place: Place | None, subject: object) -> bool:
-        """Whether the user would see a question of this call, and could answer it while waiting in that place."""
+    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
+        """Whether somebody who may answer such a question of this call would see it, and could answer meanwhile."""
         ...
 
-    def begin(self, rests: Callable[[], object]) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object]) -> Asking:
         """Ask a question.
 
         Args:
+            kind: What it is about.
             rests: Called, from any thread, once it only waits for a browser: the next one may be asked.
         """
         ...
@@ -160,8 +178,12 @@ class GaveUp(Exception):
 class Forms(Protocol):
     """Draws a form for one question where the user waits, if a page there shows forms."""
 
-    async def draw(self, place: Place) -> Elsewhere | None:
+    async def draw(self, kind: QuestionKind, place: Place) -> Elsewhere | None:
         """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
+
+        Args:
+            kind: What the question is about.
+            place: Where the user waits.
 
         Raises:
             GaveUp: The user waits no more.
@@ -186,33 +208,43 @@ class Desk:
         self._places = places
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    def can_ask(self) -> bool:
-        """Whether a question would reach anybody now."""
-        if self.elsewhere is not None and self.elsewhere.reaches(self.place(), None):
+    def can_ask(self, kind: QuestionKind) -> bool:
+        """Whether such a question would reach anybody now."""
+        if self.elsewhere is not None and self.elsewhere.reaches(kind, self.place(), None):
             return True
         return self.interaction is not None and self.place() is not None and self.interaction.can_ask()
 
-    async def ask(self, question: Callable[[Interaction], T], otherwise: T, subject: object = None) -> T:
+    async def ask(
+        self,
+        kind: QuestionKind,
+        question: Callable[[Interaction], T],
+        otherwise: T,
+        subject: object = None,
+        *,
+        unanswered: T | None = None,
+    ) -> T:
         """Ask, on the background loop.
 
         Args:
+            kind: What it is about: not everybody may answer everything.
             question: Asks it, where the user waits.
             otherwise: The answer where nobody can be asked, or the user stops waiting.
             subject: The call it belongs to, where that is known.
+            unanswered: The answer where nobody can be asked, if it is another.
         """
         async with self._turn() as end_turn:
             interaction = self.interaction
             place = self.place(subject)
-            if self.elsewhere is not None and self.elsewhere.reaches(place, subject):
-                return await _ask_elsewhere(self.elsewhere, question, otherwise, place, end_turn)
+            if self.elsewhere is not None and self.elsewhere.reaches(kind, place, subject):
+                return await _ask_elsewhere(self.elsewhere, kind, question, otherwise, place, end_turn)
             if interaction is None or place is None or not interaction.can_ask():
-                return otherwise
+                return otherwise if unanswered is None else unanswered
             try:
-                form = await self.forms.draw(place) if self.forms is not None else None
+                form = await self.forms.draw(kind, place) if self.forms is not None else None
             except GaveUp:
                 return otherwise
             if form is not None:
-                return await _ask_elsewhere(form, question, otherwise, place, end_turn)
+                return await _ask_elsewhere(form, kind, question, otherwise, place, end_turn)
             errand = Errand(lambda: question(interaction), otherwise)
             place.post(errand.run, errand.give_up)
             return await errand.outcome
@@ -238,6 +270,7 @@ class Desk:
 
 async def _ask_elsewhere(
     elsewhere: Elsewhere,
+    kind: QuestionKind,
     question: Callable[[Interaction], T],
     otherwise: T,
     place: Place | None,
@@ -245,7 +278,7 @@ async def _ask_elsewhere(
 ) -> T:
     """Ask in a thread, which is not the user's; the question is withdrawn with the wait that it belongs to."""
     loop = asyncio.get_running_loop()
-    asking = elsewhere.begin(lambda: loop.call_soon_threadsafe(end_turn))
+    asking = elsewhere.begin(kind, lambda: loop.call_soon_threadsafe(end_turn))
     errand = Errand(lambda: question(asking), otherwise)
     if place is not None:
         place.post(_nothing, errand.give_up)

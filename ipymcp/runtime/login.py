@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipymcp.protocol.oauth.settings import LoginRequest
+    from ipymcp.protocol.transports.addresses import Zone
     from ipymcp.runtime.server import ServerSession
     from ipymcp.runtime.services import Services
 
@@ -44,6 +45,10 @@ class SessionUser:
                 request.domain,
                 request.scopes,
                 redirected if arriving is not None else None,
+                site=request.site,
+                answer_to=request.answer_to,
+                gives_secret=request.gives_secret,
+                slip=request.slip,
             )
             try:
                 return await self._answer(question, arriving)
@@ -54,16 +59,18 @@ class SessionUser:
     async def _answer(self, question: LoginQuestion, arriving: asyncio.Future[str] | None) -> str:
         desk = self._services.desk
         hint = f"%mcp start {self._session.name}"
-        if not desk.can_ask():
+        if not desk.can_ask("login"):
             raise AuthError(f"wants a login at {question.domain}, and there is nobody to ask", hint=hint)
-        answer = await desk.ask(lambda interaction: interaction.login(question), None)
+        answer = await desk.ask("login", lambda interaction: interaction.login(question), None)
         if answer is None:
             raise AuthError(f"the login at {question.domain} was not made", hint=hint)
         return answer or (await arriving if arriving is not None else "")
 
 
-async def fetch(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+async def fetch(
+    method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
+) -> tuple[int, Mapping[str, str], bytes]:
     """A `Fetch` that imports its HTTP client when it is first used: most servers want no login."""
     from ipymcp.protocol.oauth.fetch import fetch as send
 
-    return await send(method, url, headers, body)
+    return await send(method, url, headers, body, reach=reach)

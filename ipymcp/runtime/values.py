@@ -72,9 +72,9 @@ async def _ask(session: ServerSession, inputs: list[str], start: Start, services
     await _recall(session, [name for name in passwords if name in missing()], services)
     if not missing():
         pass
-    elif services.desk.can_ask():
+    elif services.desk.can_ask("secret"):
         async with start.paused():
-            await services.desk.ask(fill, CANCELLED)
+            await services.desk.ask("secret", fill, CANCELLED)
     else:
         for name in missing():
             default = _field(definition.inputs[name]).get("default")

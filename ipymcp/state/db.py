@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ipymcp.state.private import create_private, foreign
+from ipymcp.files import create_file
+from ipymcp.state.private import foreign, make_private
 from ipymcp.state.schema import MIGRATIONS
 
 if TYPE_CHECKING:
@@ -188,7 +189,8 @@ class Database:
             return _connect(":memory:", self._patience)
         if foreign(self.path.parent) or foreign(self.path):
             raise _Unusable("belongs to another user")
-        create_private(self.path)
+        create_file(self.path)
+        make_private(self.path)
         return _connect(str(self.path), self._patience)
 
     def _degrade(self, reason: str, readable: Connection | None) -> None:

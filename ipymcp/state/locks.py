@@ -11,6 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from ipymcp.files import open_lock
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
@@ -48,8 +50,7 @@ async def process_lock(folder: Path, name: str, patience: float) -> AsyncGenerat
 def _open(folder: Path, name: str) -> int | None:
     path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.lock"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        return open_lock(path)
     except OSError:
         return None
 

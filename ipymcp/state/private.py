@@ -9,22 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["create_private", "foreign", "make_private"]
+__all__ = ["foreign", "make_private"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-
-def create_private(path: Path) -> None:
-    """Make sure there is such a file, and no other user may open it.
-
-    Raises:
-        OSError: It cannot be made.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        make_private(path)
 
 
 def make_private(path: Path) -> bool:

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import SecretError
+from ipymcp.files import create_file
 from ipymcp.state.private import foreign, make_private
 
 if TYPE_CHECKING:
@@ -101,36 +102,13 @@ class Vault:
     def _make_key(self) -> bytes:
         """Make the key file, unless another kernel just has."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._publish(os.urandom(_KEY_BYTES))
+            create_file(self._path, os.urandom(_KEY_BYTES))
             self._key = self._read()
         except OSError as error:
             raise SecretError(
                 f"{self._path} cannot be made ({error.strerror})", hint="set IPYMCP_STATE_DIR to a folder of yours"
             ) from None
         return self._key
-
-    def _publish(self, key: bytes) -> None:
-        """Put the file there as a whole, if there is none yet."""
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        _write_new(draft, key)
-        try:
-            with contextlib.suppress(FileExistsError):
-                os.link(draft, self._path)
-        except OSError:  # no hard links here
-            with contextlib.suppress(FileExistsError):
-                _write_new(self._path, key)
-        finally:
-            draft.unlink()
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _key_id(key: bytes) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, Union
+from functools import reduce
+from operator import or_
+from typing import Any, Final, Literal
 
 from ipymcp.masking import masks
-
 from ipymcp.tools.schema_tree import Schema, SchemaTree, form_kinds, listed_values, properties
 
 __all__ = ["Annotation", "annotate"]
@@ -32,6 +33,7 @@ class Annotation(str):
     type: Any
 
     def __new__(cls, words: str, type: Any = Any) -> Annotation:
+        """The words, with their type."""
         made = super().__new__(cls, words)
         made.type = type
         return made
@@ -43,7 +45,7 @@ class Annotation(str):
 _ANY: Final = Annotation("Any")
 _TYPES: Final = {
     word: Annotation(word, kind)
-    for word, kind in (("str", str), ("int", int), ("float", float), ("bool", bool), ("None", None))
+    for word, kind in (("str", str), ("int", int), ("float", float), ("bool", bool), ("None", type(None)))
 }
 
 
@@ -115,7 +117,7 @@ def _union(words: dict[Annotation, None]) -> Annotation:
         return _ANY
     # None reads best at the end.
     listed = sorted(words, key=lambda word: word == "None")
-    return Annotation(" | ".join(listed), Union[tuple(word.type for word in listed)])
+    return Annotation(" | ".join(listed), reduce(or_, (word.type for word in listed)))
 
 
 def _literals(form: Schema) -> list[Any] | None:

@@ -13,8 +13,7 @@ from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.folders import folder_of
 from ipymcp.runtime.names import nearest
-from ipymcp.tools.sanitize import text as escaped
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import escaped, visible
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:

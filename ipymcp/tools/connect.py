@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.runtime.checked import FLAG, FUNCTION, checked
 from ipymcp.runtime.host import Host
-from ipymcp.tools.face import Mcp
+from ipymcp.tools.face import LOADABLE, Mcp
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
+    from ipymcp.runtime.answers import Roots
     from ipymcp.tools.face import ElicitationHandler, SamplingHandler
 
 __all__ = ["aconnect", "connect"]
 
 
 class _Connection:
+    @checked(what=LOADABLE, on_sampling=FUNCTION.or_none, on_elicitation=FUNCTION.or_none, trust=FLAG)
     def __init__(
         self,
         *what: str | os.PathLike[str] | Mapping[str, Any],
         on_sampling: SamplingHandler | None = None,
         on_elicitation: ElicitationHandler | None = None,
-        roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None = None,
+        roots: Roots | None = None,
         trust: bool = False,
     ) -> None:
         self._what = what

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ipymcp.files import write_file
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import PATH, checked
 
 if TYPE_CHECKING:
     import os
@@ -56,14 +58,16 @@ class _Binary(Struct, frozen=True):
         """
         return _decode(self.base64)
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 
         Raises:
             ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.data)
+        write_file(target, self.data, durable=False)
         return target
 
     def __str__(self) -> str:
@@ -138,14 +142,16 @@ class Embedded(Struct, frozen=True):
             return Image(self.base64, self.mime_type)
         return None
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 
         Raises:
             ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.data)
+        write_file(target, self.data, durable=False)
         return target
 
     def __str__(self) -> str:

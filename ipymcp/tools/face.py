@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import is_named
+from ipymcp.runtime.checked import (
+    COUNT,
+    FLAG,
+    FUNCTION,
+    MAPPING,
+    MOMENT,
+    PATH,
+    TEXT,
+    TEXTS,
+    VARIABLES,
+    Kind,
+    checked,
+    one_of,
+)
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
 from ipymcp.tools.interaction import Prompts
@@ -21,9 +36,10 @@ from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
+    from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
@@ -45,7 +61,10 @@ if TYPE_CHECKING:
     SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]
     ElicitationHandler: TypeAlias = Callable[[FormQuestion | UrlQuestion], Any]
 
-__all__ = ["Mcp"]
+__all__ = ["LOADABLE", "Mcp"]
+
+LOADABLE = Kind("a name, an address, a path or a definition", (PATH | MAPPING).accepts)
+_TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
 class Mcp(Live):
@@ -122,6 +141,7 @@ class Mcp(Live):
         return self._factory.results
 
     @waits
+    @checked(server=TEXT.or_none, tool=TEXT.or_none, failed=FLAG, since=(TEXT | MOMENT).or_none, limit=COUNT)
     async def history(
         self,
         *,
@@ -150,17 +170,26 @@ class Mcp(Live):
         return CallHistory(entries, " · ".join(filter(None, notes)))
 
     @waits
+    @checked(
+        prompt=TEXT,
+        base_url=TEXT.or_none,
+        chat=TEXT,
+        system=TEXT,
+        allow=TEXT | TEXTS,
+        discover=one_of("always", "auto", "never"),
+        code=FLAG | VARIABLES,
+    )
     async def ask(
         self,
         prompt: str,
         *,
         model: Any = None,
-        tools: Toolset | Iterable[str | Callable[..., Any]] | None = None,
+        tools: Toolset | str | Iterable[str | Callable[..., Any]] | None = None,
         base_url: str | None = None,
         chat: str = "",
         system: str = "",
         returns: Any = None,
-        allow: Iterable[str] = (),
+        allow: str | Iterable[str] = (),
         limits: Limits | None = None,
         discover: Discover = "auto",
         code: bool | MutableMapping[str, Any] = False,
@@ -193,6 +222,7 @@ class Mcp(Live):
         from ipymcp.tools.models.asking import Wanted
         from ipymcp.tools.models.driving import Limits
 
+        Kind("Limits", lambda value: isinstance(value, Limits)).or_none.check("ask()", "limits", limits)
         names: MutableMapping[str, Any] | None = {"mcp": self} if code is True else code or None
         wanted = Wanted(
             prompt,
@@ -202,17 +232,18 @@ class Mcp(Live):
             chat=chat,
             system=system,
             returns=returns,
-            allow=tuple(allow),
+            allow=(allow,) if isinstance(allow, str) else tuple(allow),
             limits=limits or Limits(),
             discover=discover,
             code=names,
         )
         return await self._asker.ask(wanted)
 
-    def _selection(self, tools: Toolset | Iterable[str | Callable[..., Any]] | None) -> Toolset:
+    def _selection(self, tools: Toolset | str | Iterable[str | Callable[..., Any]] | None) -> Toolset:
         if tools is None or isinstance(tools, Toolset):
             return self.tools if tools is None else tools
-        given = list(tools)
+        _TOOLS.check("ask()", "tools", tools, hint='such as mcp.tools("fs.*"), or ["fs.*", my_function]')
+        given = [tools] if isinstance(tools, str) else list(tools)
         patterns = [one for one in given if isinstance(one, str)]
         chosen = self.tools(*patterns) if patterns else self.tools("!*")
         return chosen + [one for one in given if not isinstance(one, str)]
@@ -242,7 +273,14 @@ class Mcp(Live):
         return iter(self._host.sessions)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._host.sessions
+        return isinstance(name, str) and name in self._host.sessions
+
+    def __len__(self) -> int:
+        """How many servers are loaded."""
+        return len(self._host.sessions)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __dir__(self) -> list[str]:
         return sorted({*(word for word in dir(type(self)) if not word.startswith("_")), *self._host.aliases().values()})
@@ -258,6 +296,7 @@ class Mcp(Live):
 
     # -- what servers ask ---------------------------------------------------------------------------------------------
 
+    @checked(function=FUNCTION.or_none)
     def on_sampling(self, function: SamplingHandler | None) -> SamplingHandler | None:
         """Have a function answer servers that ask for a model's words; usable as a decorator. None takes it back.
 
@@ -285,27 +324,35 @@ class Mcp(Live):
 
         return Sampler(self._host, self._asker, lambda: self._budget)
 
+    @checked(function=FUNCTION.or_none)
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
         """Have a function answer servers' questions instead of the user; usable as a decorator. None takes it back.
 
         Args:
             function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and gives a dict of values
                 (fields left out get their defaults), True to accept, False to decline, or None to cancel. May be a
-                coroutine function, as for `on_sampling`.
+                coroutine function, as for `on_sampling`. What does not fit the schema is not sent: the question is
+                cancelled, and the cell says why.
+
+        Raises:
+            ArgumentError: It is not a function.
         """
-        self._told("elicitation", self._host.set_handler("elicitation", function))
+        from ipymcp.tools.elicitation import answering
+
+        handler = None if function is None else answering(function)
+        self._told("elicitation", self._host.set_handler("elicitation", handler))
         return function
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The folders servers are told they may look at: `mcp.roots = ["data", "/tmp"]`.
+        """The folders servers are told they may look at: `mcp.roots = "data"`, `mcp.roots = ["data", Path("/tmp")]`.
 
         Unless set, or with None again, the notebook's; for a server whose command names folders those instead.
         """
         return [dict(root) for root in self._host.answers.roots]
 
     @roots.setter
-    def roots(self, roots: Iterable[str | os.PathLike[str] | Mapping[str, str]] | None) -> None:
+    def roots(self, roots: Roots | None) -> None:
         self._host.set_roots(roots)
 
     def _told(self, what: str, untold: list[str]) -> None:
@@ -317,6 +364,7 @@ class Mcp(Live):
     # -- words that wait ----------------------------------------------------------------------------------------------
 
     @waits
+    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG)
     async def load(
         self,
         *what: str | os.PathLike[str] | Mapping[str, Any],
@@ -360,6 +408,7 @@ class Mcp(Live):
         return self.servers
 
     @waits
+    @checked(names=TEXT)
     async def start(self, *names: str) -> None:
         """Start servers that were stopped or have failed.
 
@@ -370,11 +419,13 @@ class Mcp(Live):
             session.require()
 
     @waits
+    @checked(names=TEXT)
     async def stop(self, *names: str) -> None:
         """Stop servers; their tools are refused until they are started again."""
         await self._host.stop(names)
 
     @waits
+    @checked(names=TEXT)
     async def restart(self, *names: str) -> None:
         """Stop servers and start them again.
 
@@ -385,11 +436,13 @@ class Mcp(Live):
             session.require()
 
     @waits
+    @checked(names=TEXT)
     async def unload(self, *names: str) -> None:
         """Stop servers and forget them."""
         await self._host.unload(names)
 
     @waits
+    @checked(patterns=TEXT)
     async def disable(self, *patterns: str) -> None:
         """Switch off servers by name (they are stopped) or tools by pattern (`fs.write_*`).
 
@@ -403,6 +456,7 @@ class Mcp(Live):
                 self._filters.set(pattern, allowed=False)
 
     @waits
+    @checked(patterns=TEXT)
     async def enable(self, *patterns: str) -> None:
         """Switch on again what `disable` switched off; servers are started.
 
@@ -430,6 +484,7 @@ class Mcp(Live):
             raise UnknownName(f"no tool matches {pattern!r}", hint=hint or "%mcp tools lists them")
         return []
 
+    @checked(number=COUNT.or_none)
     def cancel(self, number: int | None = None) -> int:
         """Cancel a running call by its number, or all of them.
 

@@ -5,10 +5,12 @@ Neither is imported before a frame is asked for.
 
 from __future__ import annotations
 
+import ast
 import csv
 import importlib
 import io
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import McpError
 from ipymcp.protocol import wire
@@ -18,18 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-__all__ = ["Record", "find_records", "find_rows", "to_frame"]
+__all__ = ["Record", "find_records", "find_rows", "read_literal", "to_frame"]
 
 Record = dict[str, Any]
 _DELIMITERS = ",\t;|"
+_LONGEST_LITERAL = 1_000_000
+_DEEPEST_LITERAL = 20
+_STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
+_BRACKET = re.compile(r"[\[\](){}]")
+_OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%@|&^<>=](?<!\de[-+])(?<!\dE[-+])")
 
 
 def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | None = None) -> Any:
     """The answer as a pandas (else polars) DataFrame.
 
     Takes a list of records, a dict of equally long columns, a dict with one list of records among its members, a list
-    of rows or of scalars (one column, `value`), one record, or text that holds NDJSON, CSV or TSV. Nested records
-    become columns `a.b`.
+    of rows or of scalars (one column, `value`), one record, or text that holds NDJSON, CSV, TSV or such data as a
+    Python literal. Nested records become columns `a.b`.
 
     Args:
         data: The answer's data.
@@ -72,7 +79,7 @@ def find_rows(data: Any) -> list[Record] | None:
     Takes what `to_frame` takes, but nothing is converted: nested records stay, and the cells of CSV are text.
     """
     if isinstance(data, str):
-        return _read_ndjson(data) or _read_csv(data)
+        return _read_ndjson(data) or find_rows(read_literal(data)) or _read_csv(data)
     if records := find_records(data):
         return records
     if is_array(data) and data:
@@ -163,6 +170,9 @@ def _flatten(record: Record, prefix: str = "") -> Record:
 def _from_text(text: str, library: ModuleType) -> Any:
     if records := _read_ndjson(text):
         return _from_records([_flatten(record) for record in records], library)
+    frame = _from_data(read_literal(text), library)
+    if frame is not None:
+        return frame
     delimiter = _delimiter(text)
     if delimiter is None:
         return None
@@ -174,6 +184,38 @@ def _from_text(text: str, library: ModuleType) -> Any:
         raise McpError(
             f"the text looks like CSV but cannot be read as such: {error}", hint="read it from .text"
         ) from error
+
+
+def read_literal(text: str) -> Any:
+    """A list or dict that was written by Python's `repr` (as SQL servers answer), or None.
+
+    Only literals are read, and only what cannot exhaust the parser: at most a million characters, twenty levels deep,
+    no chains of operators.
+    """
+    text = text.strip()
+    if not text.startswith(("[", "{")) or len(text) > _LONGEST_LITERAL:
+        return None
+    bare = _STRING.sub("''", text)
+    depth = 0
+    for bracket in _BRACKET.findall(bare):
+        depth += 1 if bracket in "[{(" else -1
+        if not 0 <= depth <= _DEEPEST_LITERAL:
+            return None
+    if _OPERATORS.search(bare):
+        return None
+    try:
+        return _plain(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """The value with lists for tuples and sets, and strings for keys, as JSON would have it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(member) for key, member in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(member) for member in cast("list[object]", value)]
+    return value
 
 
 def _read_ndjson(text: str) -> list[Record] | None:
@@ -221,7 +263,7 @@ def _delimiter(text: str) -> str | None:
 
 def _describe(data: Any) -> str:
     if isinstance(data, str):
-        return f"text of {len(data):,} characters that is neither NDJSON nor CSV"
+        return f"text of {len(data):,} characters that is neither NDJSON, CSV nor a Python list of rows"
     if is_object(data):
         keys = ", ".join(list(data)[:5])
         return f"a dict with {keys}{', …' if len(data) > 5 else ''}" if data else "an empty dict"

@@ -10,11 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
-from ipymcp.runtime.interaction import CANCELLED, Answer
+from ipymcp.runtime.interaction import CANCELLED, UNANSWERED, Answer
 from ipymcp.runtime.web import domain
+from ipymcp.text import visible
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
-from ipymcp.tools.sanitize import visible
 from ipymcp.tools.screen import on_screen
+from ipymcp.tools.typed_choice import NO, YES, read_choice
 
 if TYPE_CHECKING:
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
@@ -68,7 +69,7 @@ class Prompts:
         except _Ended as end:
             return end.answer
         except _NOBODY:
-            return CANCELLED
+            return UNANSWERED
 
     @on_screen()
     def visit(self, question: UrlQuestion) -> Answer:
@@ -78,19 +79,17 @@ class Prompts:
         _say(f"  {visible(question.url)}")
         _say("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
         try:
-            while True:
-                text = input("visited? ").strip()
-                if not text:
-                    return Answer("accept")
-                if text in _ENDS:
-                    return _ENDS[text]
+            agreed = read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read)
+            return Answer("accept" if agreed == "yes" else "decline")
+        except _Ended as end:
+            return end.answer
         except _NOBODY:
-            return CANCELLED
+            return UNANSWERED
 
     @on_screen()
     def login(self, question: LoginQuestion) -> str | None:
         """Show where to log in, and wait until the user says that it is done."""
-        _say(f"{visible(question.server)} wants you to log in at {visible(question.domain)}:")
+        _say(f"{visible(question.server)} wants you to {visible(question.parties)}:")
         _say(f"  {visible(question.url)}")
         if question.scopes:
             _say(f"  It may then: {visible(', '.join(question.scopes))}")
@@ -99,10 +98,14 @@ class Prompts:
         try:
             while True:
                 text = input("logged in? ").strip()
-                if text in _ENDS:
+                if text in _ENDS or text.casefold() in NO:
                     return None
-                if text:
-                    return text
+                if text and text.casefold() not in YES:
+                    slip = question.slip(text)
+                    if not slip:
+                        return text
+                    _say(f"{visible(slip)}: paste the whole address that the browser ended at · !cancel")
+                    continue
                 if question.redirected is not None and question.redirected.wait(_BACK_IN):
                     return ""
                 _say("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")
@@ -139,9 +142,7 @@ def _fill(fields: list[Field]) -> dict[str, Any]:
                 content[field.name] = value
         if len(fields) == 1:
             return content
-        while (text := _read("send? [Enter: yes, again] ")) not in ("", "again"):
-            pass
-        if not text:
+        if read_choice("send? [Enter: yes, again] ", {"yes": YES, "again": ("again", "a", *NO)}, "yes", _read) == "yes":
             return content
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import UnknownName
+from ipymcp.runtime.checked import shown
 from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 
@@ -43,10 +44,12 @@ class KeptResults(Listing):
         Raises:
             UnknownName: There is none, or it is gone.
         """
-        if number not in self._kept:
+        kept = self._kept.get(number) if isinstance(number, int) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if kept is None:
             known = ", ".join(map(str, self._kept)) or "none"
-            raise UnknownName(f"there is no result {number!r}", hint=f"kept are the latest {_MOST}: {known}")
-        return self._kept[number][0]
+            message = f"there is no result {shown(number)}"
+            raise UnknownName(message, hint=f"kept are the latest {_MOST}: {known}")
+        return kept[0]
 
     def __iter__(self) -> Iterator[int]:
         return iter([*self._kept])
@@ -55,7 +58,7 @@ class KeptResults(Listing):
         return len(self._kept)
 
     def __contains__(self, number: object) -> bool:
-        return number in self._kept
+        return isinstance(number, int) and number in self._kept
 
     def _ipython_key_completions_(self) -> list[int]:
         return list(self)

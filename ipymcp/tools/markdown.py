@@ -22,8 +22,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from ipymcp.text import visible
 from ipymcp.tools.markdown_blocks import Code, split_blocks
-from ipymcp.tools.sanitize import visible
 
 __all__ = ["markdown", "safe_url"]
 

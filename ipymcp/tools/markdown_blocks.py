@@ -1,4 +1,4 @@
-"""Markdown cut into code blocks and the prose between them.
+"""Markdown told from plain text, and cut into code blocks and the prose between them.
 
 The cut is made once, here, and written back in a form that every parser cuts in the same place: what this module takes
 for code is the only thing a renderer can take for code.
@@ -8,15 +8,32 @@ Source: CommonMark 0.31, 4.4 (indented code blocks) and 4.5 (fenced code blocks)
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from dataclasses import dataclass
 
-__all__ = ["Code", "split_blocks"]
+__all__ = ["Code", "is_clearly_markdown", "split_blocks"]
 
 _FENCE = re.compile(r"(?P<prefix>[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)$")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _INDENTED = re.compile(r"(?: {4}| {0,3}\t)")
+# Signs that plain text, logs and source code do not have: a second-level heading or a first line that is a heading, a
+# table, a link to an address or a path, and (by `_FENCE_LINE`) a code fence that is closed.
+_STRONG_SIGN = re.compile(
+    r"\A\s*# \S.*(?:\n(?!#)|\Z)|^#{2,6} \S"
+    r"|^\|.*\|[ \t]*\n\|[ \t]*:?-|(?<![\w\]])\[[^\[\]\n]{1,300}\]\((?:https?://|mailto:|#|\.{0,2}/)[^)\s]*\)",
+    re.MULTILINE,
+)
+_FENCE_LINE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
+_WEAK_SIGN = re.compile(
+    r"(?<![\w*])\*\*(?=[\w\"'(\[`$])[^*\n]*[^\s*]\*\*(?![\w*])|(?<![`\w])`[^`\n]+`(?![`\w])|\$\$[^$]+\$\$"
+)
+_STANDS_ALONE = re.compile(r"[ \t]*(?:#{1,6} |[-*+] |\d{1,9}[.)] |>|\||(?:[-*_][ \t]*){3,}$|={3,}[ \t]*$)")
+_HARD_BREAK = re.compile(r"  $|\\$|^#{1,6} |^[ \t]*\|")
+_WRAPPED_LINE = 60
+"""Characters that a line of wrapped prose has at least."""
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,30}")
 # JupyterLab draws these, and a diagram may name remote images.
 _DRAWN = {"mermaid"}
@@ -37,6 +54,27 @@ class Code:
         if language.lower() in _DRAWN:
             language = ""
         return "\n".join([fence + language, *self.lines, fence])
+
+
+def is_clearly_markdown(text: str) -> bool:
+    """Whether a text must be Markdown, and drawing it as that joins no lines that were meant to stay apart."""
+    if _STRONG_SIGN.search(text) or len(_FENCE_LINE.findall(text)) > 1:
+        return not _joins_lines(text, wrapped=_WRAPPED_LINE)
+    return _WEAK_SIGN.search(text) is not None and not _joins_lines(text)
+
+
+def _joins_lines(text: str, *, wrapped: float = math.inf) -> bool:
+    """Whether a line break would be lost, other than one that wraps prose after so many characters."""
+    for block in split_blocks(text):
+        lines = [] if isinstance(block, Code) else block.split("\n")
+        for line, following in itertools.pairwise(lines):
+            if not line.strip() or not following.strip():
+                continue
+            if _STANDS_ALONE.match(following) or _HARD_BREAK.search(line):
+                continue
+            if len(line) < wrapped:
+                return True
+    return False
 
 
 def split_blocks(source: str) -> list[str | Code]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
+from ipymcp.policy.conversation import refuse_models
 from ipymcp.policy.diffs import diff
 from ipymcp.policy.findings import look_alikes
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
 from ipymcp.policy.pins import canonical
+from ipymcp.runtime.checked import PATH, TEXT, checked
+from ipymcp.text import escaped, visible
 from ipymcp.tools.live import Listing
-from ipymcp.tools.sanitize import text as escaped
-from ipymcp.tools.sanitize import visible
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
@@ -89,6 +90,7 @@ class ToolPins(Listing):
         return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=" · ".join(notes))
 
     @waits
+    @checked(names=TEXT)
     async def diff(self, *names: str) -> Changes:
         """What changed.
 
@@ -105,6 +107,7 @@ class ToolPins(Listing):
         return Changes(diffs)
 
     @waits
+    @checked(names=TEXT)
     async def accept(self, *names: str) -> list[str]:
         """Take what changed as it is now.
 
@@ -114,6 +117,7 @@ class ToolPins(Listing):
         Returns:
             What was taken.
         """
+        refuse_models("accept pins")
         taken: list[str] = []
         for session, entries in self._meant(names):
             digest = session.rights.digest
@@ -130,6 +134,7 @@ class ToolPins(Listing):
         rows = [(finding.tool, finding.where, finding.what) for finding in found]
         return Table(("tool", "where", "what"), rows, title="MCP scan", note="" if rows else "nothing conspicuous")
 
+    @checked(path=PATH.or_none)
     def export(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write what the tools of the servers that are ready are now: `mcp.lock` beside the notebook unless named.
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import TEXT, check_name, checked
 from ipymcp.runtime.names import nearest
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
@@ -55,10 +56,18 @@ class PromptResult:
         prompt: The prompt's exact name.
     """
 
+    is_untrusted = True
+    """Prompts have no hints: what is in one may be anybody's words."""
+
     def __init__(self, raw: bytes | Raw, *, server: str, prompt: str) -> None:
         self._raw = raw
         self.server = server
         self.prompt = prompt
+
+    @property
+    def source(self) -> str:
+        """Where it is from: the server and the prompt."""
+        return f"{self.server} {self.prompt}"
 
     @cached_property
     def messages(self) -> list[Message]:
@@ -166,11 +175,13 @@ class Prompt(Live):
             error.tool = error.tool or self.name
             error.hint = error.hint or f"%mcp prompts {self.server}"
             raise
-        return PromptResult(bytes(raw), server=self.server, prompt=self.name)
+        result = PromptResult(bytes(raw), server=self.server, prompt=self.name)
+        self._host.guard.heard(result.source, bytes(raw))
+        return result
 
     def __repr__(self) -> str:
+        from ipymcp.text import visible
         from ipymcp.tools.complaints import shortened
-        from ipymcp.tools.sanitize import visible
 
         about = shortened(visible(_first_line(self._entry)), 100)
         signature = self._schema.signature.replace(return_annotation=self._schema.signature.empty)
@@ -195,6 +206,7 @@ class Prompts(Listing):
         Raises:
             UnknownName: There is none of that name; the hint names the nearest.
         """
+        check_name(name, "prompt")
         session = self._session
         entry = session.catalog.find_prompt(name) or look(self._host, session, "prompts").find_prompt(name)
         if entry is None:
@@ -245,6 +257,7 @@ class AllPrompts(Listing):
         self._host = host
         self._patterns = patterns
 
+    @checked("prompts", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllPrompts:
         """Those that patterns select."""
         return AllPrompts(self._host, patterns)

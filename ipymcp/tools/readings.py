@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import McpError
+from ipymcp.files import write_file
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import PATH, checked
 from ipymcp.tools.content import Audio, Embedded, Image, Part, Text, read_part
 from ipymcp.tools.results import read_texts
 
@@ -36,11 +38,18 @@ class ResourceResult:
 
     is_error = False
     warnings = ()
+    is_untrusted = True
+    """Resources have no hints: what is in one may be anybody's words."""
 
     def __init__(self, raw: _Bytes | Raw, *, server: str, uri: str) -> None:
         self._raw = raw
         self.server = server
         self.uri = uri
+
+    @property
+    def source(self) -> str:
+        """Where it is from: the server and the URI."""
+        return f"{self.server} {self.uri}"
 
     @cached_property
     def contents(self) -> list[Embedded]:
@@ -112,14 +121,16 @@ class ResourceResult:
         meta = self.raw.get("_meta")
         return meta if is_object(meta) else {}
 
+    @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
 
         Raises:
             McpError: As `.bytes`.
+            OSError: It cannot be written, or is a link.
         """
         target = Path(path)
-        target.write_bytes(self.bytes)
+        write_file(target, self.bytes, durable=False)
         return target
 
     def __str__(self) -> str:

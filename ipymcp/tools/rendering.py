@@ -1,21 +1,22 @@
 """How an answer looks in a cell and in a terminal: pure functions from a result to a MIME bundle.
 
-What the server wrote is shown, never run (see `sanitize`). Everything is bounded, and the same answer always gives the
-same bytes, so that saved notebooks have clean diffs.
+What the server wrote is shown, never run (see `ipymcp.text`). Everything is bounded, and the same answer always gives
+the same bytes, so that saved notebooks have clean diffs.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ipymcp.masking import masks
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.tools import markdown, sanitize
+from ipymcp.text import escaped, visible
+from ipymcp.tools import markdown
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
-from ipymcp.tools.tables import cell_text, html_table, text_table
+from ipymcp.tools.markdown_blocks import is_clearly_markdown
+from ipymcp.tools.tables import cell_text, html_table, readable_numbers, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     Answer: TypeAlias = ToolResult | ResourceResult
 
-__all__ = ["bundle", "captioned", "short", "shown_text"]
+__all__ = ["bundle", "captioned", "is_shown_as_text", "short", "shown_text"]
 
 _SHORT = (10, 1_000)
 """Lines and characters of a repr."""
@@ -38,14 +39,11 @@ _LARGEST_JSON = 200_000
 _LARGEST_MEDIA = 10_000_000
 """Characters of base64 in one display; what is over it is named instead."""
 _ROWS = _COLUMNS = 20
-_BOX = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0"
+_DEEPEST_WRAPPING = 4
+# JupyterLab breaks the lines of a <pre> in the middle of words.
+_BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
 _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
-_MARKDOWN = re.compile(
-    r"^#{1,6} \S|^ {0,3}(?:```|~~~)|\*\*\S[^*\n]*\*\*|\[[^\]\n]+\]\([^)\s]+\)|^\|.*\|[ \t]*\n\|[ \t]*:?-"
-    r"|^(?:[-*+]|\d+\.) .+\n(?:[-*+]|\d+\.) |(?<!`)`[^`\n]+`(?!`)|\$\$[^$]+\$\$",
-    re.MULTILINE,
-)
 
 
 def bundle(result: Answer, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def captioned(parts: Iterable[tuple[str, Part]]) -> str:
     budget = _LARGEST_MEDIA
     for caption, part in parts:
         size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
-        out.append(f"<div><b>{sanitize.text(caption)}</b></div>")
+        out.append(f"<div><b>{escaped(caption)}</b></div>")
         out.append(_part(part) if size <= budget else _pre(str(part)))
         budget -= size if size <= budget else 0
     return _wrap("".join(out))
@@ -82,10 +80,33 @@ def shown_text(text: str) -> str:
     return _cut(text, *_LONG)
 
 
+def is_shown_as_text(result: Answer) -> bool:
+    """Whether a result is best read as its text: there is no other data, or all that the data does is repeat it.
+
+    Servers that send structured content send the same text once more as the content, and some (the official file
+    server) wrap plain text in an object to have any structured content at all.
+    """
+    if result.is_error or _has_media(result):
+        return False
+    return not (is_array(result.data) or is_object(result.data)) or _repeats(result.data, result.text)
+
+
+def _repeats(data: Any, text: str) -> bool:
+    """Whether the only value in the data, however it is wrapped, is the text."""
+    for _ in range(_DEEPEST_WRAPPING):
+        if isinstance(data, str):
+            return data.strip() == text.strip()
+        members = list(data.values()) if is_object(data) else data
+        if not is_array(members) or len(members) != 1:
+            return False
+        data = members[0]
+    return False
+
+
 def _plain(result: Answer, head: str, lines: int, characters: int) -> str:
     body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
-    body = "\n".join([body, *(f"warning: {sanitize.visible(warning)}" for warning in result.warnings)])
-    return sanitize.visible(head) + ("\n" if "\n" in body else " ") + body
+    body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
+    return visible(head) + ("\n" if "\n" in body else " ") + body
 
 
 def _plain_data(result: Answer, lines: int, characters: int) -> str:
@@ -101,7 +122,7 @@ def _plain_data(result: Answer, lines: int, characters: int) -> str:
 
 def _is_collection(result: Answer) -> bool:
     """Whether the answer is data rather than text or media."""
-    return (is_array(result.data) or is_object(result.data)) and not result.is_error and not _has_media(result)
+    return not result.is_error and not _has_media(result) and not is_shown_as_text(result)
 
 
 def _has_media(result: Answer) -> bool:
@@ -112,7 +133,7 @@ def _cut(text: str, lines: int, characters: int) -> str:
     """The beginning of a text, and how much more there is."""
     head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
     more = len(text) - len(head)
-    return sanitize.visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
+    return visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
 
 
 def _json_in_a_line(data: Any) -> str:
@@ -122,7 +143,7 @@ def _json_in_a_line(data: Any) -> str:
         line += piece
         if len(line) > _SHORT_LINE:
             return ""
-    return sanitize.visible(line)
+    return visible(line)
 
 
 def _head_of_json(data: Any, lines: int, characters: int) -> str:
@@ -132,21 +153,19 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
         head += piece
         if len(head) > characters + masks.longest or head.count("\n") >= lines:
             kept = "\n".join(masks.head(head, characters).split("\n")[:lines])
-            return f"{sanitize.visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
-    return sanitize.visible(head)
+            return f"{visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
+    return visible(head)
 
 
 def _rich(result: Answer, is_markdown: bool | None) -> dict[str, Any]:
     if _has_media(result):
         return _media(result)
-    if is_array(result.data) or is_object(result.data):
+    if not is_shown_as_text(result):
         return _table(result) or _json(result.data)
     text = result.text
-    if is_markdown is None:
-        is_markdown = _MARKDOWN.search(text[:_LONGEST_MARKDOWN]) is not None
-    if is_markdown and len(text) <= _LONGEST_MARKDOWN:
+    if len(text) <= _LONGEST_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
-    return {}
+    return {"text/html": _wrap(_pre(text) + _warnings(result))} if text.strip() else {}
 
 
 def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +185,7 @@ class _Records(NamedTuple):
     """The beginning of a list of records, as cells."""
 
     names: list[str]
-    rows: list[list[str]]
+    rows: list[list[object]]
     more_rows: int
     more_columns: int
     beside: str
@@ -182,7 +201,7 @@ def _records(result: Answer, most_rows: int) -> _Records | None:
     if not names:
         return None
     shown = names[:_COLUMNS]
-    rows = [[_cell(record.get(name)) for name in shown] for record in head]
+    rows = readable_numbers([[_cell(record.get(name)) for name in shown] for record in head])
     return _Records(shown, rows, len(records) - len(head), max(0, len(names) - _COLUMNS), _others(result.data, records))
 
 
@@ -192,14 +211,17 @@ def _table(result: Answer) -> dict[str, str]:
         return {}
     rows = [[*row, ""] for row in listed.rows] if listed.more_columns else listed.rows
     html = html_table(listed.names, rows, more_rows=listed.more_rows, more_columns=listed.more_columns)
-    beside = f"<div>{sanitize.text(listed.beside)}</div>" if listed.beside else ""
+    beside = f"<div>{escaped(listed.beside)}</div>" if listed.beside else ""
     return {"text/html": _wrap(html + beside + _warnings(result))}
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> object:
+    """A value as a table shows it: a number or None as it is, anything else as text."""
     if is_array(value) or is_object(value):
         return _head_of_json_line(value)
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else cell_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, int | float) else cell_text(value)
 
 
 def _head_of_json_line(value: Any) -> str:
@@ -215,12 +237,12 @@ def _others(data: Any, records: list[dict[str, Any]]) -> str:
     """A line with what stands beside the only list of records in a dict."""
     if not is_object(data):
         return ""
-    pairs = [f"{name}: {_cell(value)}" for name, value in data.items() if value is not records]
-    return sanitize.visible(" · ".join(pairs[:_COLUMNS]))
+    pairs = [f"{name}: {cell_text(_cell(value))}" for name, value in data.items() if value is not records]
+    return visible(" · ".join(pairs[:_COLUMNS]))
 
 
 def _error(result: Answer) -> dict[str, Any]:
-    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{sanitize.text(_cut(result.text, *_LONG))}</pre>')}
+    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{escaped(_cut(result.text, *_LONG))}</pre>')}
 
 
 def _media(result: Answer) -> dict[str, Any]:
@@ -267,29 +289,29 @@ def _base64(data: bytes) -> str:
 
 
 def _link(link: Link) -> str:
-    name = sanitize.text(link.title or link.name or link.uri)
+    name = escaped(link.title or link.name or link.uri)
     address = markdown.safe_url(link.uri)
     if address is None:
-        shown = name if name == sanitize.text(link.uri) else f"{name} ({sanitize.text(link.uri)})"
+        shown = name if name == escaped(link.uri) else f"{name} ({escaped(link.uri)})"
     else:
-        shown = f'<a href="{sanitize.text(address)}" target="_blank" rel="noopener noreferrer">{name}</a>'
+        shown = f'<a href="{escaped(address)}" target="_blank" rel="noopener noreferrer">{name}</a>'
     detail = " · ".join(word for word in (link.mime_type, link.description) if word)
-    return f"<div>{shown}{' · ' + sanitize.text(_cut(detail, 5, 500)) if detail else ''}</div>"
+    return f"<div>{shown}{' · ' + escaped(_cut(detail, 5, 500)) if detail else ''}</div>"
 
 
 def _embedded(resource: Embedded) -> str:
-    caption = f"<div>{sanitize.text(resource.uri)}</div>" if resource.uri else ""
+    caption = f"<div>{escaped(resource.uri)}</div>" if resource.uri else ""
     if resource.text is not None:
         return caption + _pre(resource.text)
     return caption + (_image(resource.image) if resource.image else _pre(str(resource)))
 
 
 def _pre(text: str) -> str:
-    return f'<pre style="{_BOX}">{sanitize.text(_cut(text, *_LONG))}</pre>'
+    return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG))}</pre>'
 
 
 def _warnings(result: Answer) -> str:
-    return "".join(f"<div>⚠ {sanitize.text(warning)}</div>" for warning in result.warnings)
+    return "".join(f"<div>⚠ {escaped(warning)}</div>" for warning in result.warnings)
 
 
 def _wrap(html: str) -> str:

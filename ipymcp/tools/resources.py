@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import RpcError, UnknownName
+from ipymcp.runtime.checked import FUNCTION, TEXT, check_name, checked
 from ipymcp.runtime.names import nearest
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, selects
@@ -55,9 +56,12 @@ class Resource(Live):
         except RpcError as error:
             _add_hint(error, self.uri, session)
             raise
-        return ResourceResult(bytes(raw), server=self._server, uri=self.uri)
+        result = ResourceResult(bytes(raw), server=self._server, uri=self.uri)
+        self._host.guard.heard(result.source, bytes(raw))
+        return result
 
     @waits
+    @checked(callback=FUNCTION.or_none)
     async def subscribe(self, callback: Callable[[ResourceResult], Any] | None = None) -> Subscription:
         """Keep it fresh: read it now, and again whenever the server says that it changed.
 
@@ -149,6 +153,7 @@ class Resources(Listing):
         Raises:
             UnknownName: There is none of that name; the hint names the nearest.
         """
+        check_name(name, "resource")
         session = self._session
         if "{" not in name and _URI.match(name):
             return Resource(self._host, self._server, name)
@@ -227,6 +232,7 @@ class AllResources(Listing):
         self._host = host
         self._patterns = patterns
 
+    @checked("resources", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllResources:
         """Those that patterns select."""
         return AllResources(self._host, patterns)

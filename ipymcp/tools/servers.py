@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.runtime.checked import COUNT, TEXT, check_name, checked
 from ipymcp.runtime.states import State
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import not_running
@@ -57,6 +58,7 @@ class ServerTools(Live):
 
     def __getitem__(self, name: str) -> Tool:
         """A tool by its exact name, or what a user types for it. A server that is starting is waited for."""
+        check_name(name, "tool")
         session = self._session()
         entry = session.catalog.find(name)
         if entry is None:
@@ -141,6 +143,7 @@ class Server(Live):
         """Its process's number."""
         return self._session.pid
 
+    @checked(count=COUNT.or_none)
     def logs(self, count: int | None = 50) -> Table:
         """Its last log lines, oldest first.
 
@@ -154,6 +157,7 @@ class Server(Live):
         note = "" if rows else "nothing is logged yet"
         return Table(("time", "source", "level", "text"), rows, title=f"{self.name}: log", note=note)
 
+    @checked(identifier=TEXT, tool=TEXT)
     def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
         """Pick up a task by its id: `.result()`, `await`, `.task`, `.cancel()` and `.leave()` are the `Call`'s.
 
@@ -186,6 +190,23 @@ class Server(Live):
         """Stop it and start it again."""
         self._mcp.restart(self.name)
 
+    def enable(self) -> None:
+        """Switch it on again, and start it."""
+        self._mcp.enable(self.name)
+
+    def disable(self) -> None:
+        """Switch it off: it is stopped, and no call starts it."""
+        self._mcp.disable(self.name)
+
+    def unload(self) -> None:
+        """Stop it and forget it."""
+        self._mcp.unload(self.name)
+
+    @property
+    def tools(self) -> ServerTools:
+        """Its tools, as functions: what `mcp.SERVER` is."""
+        return ServerTools(self._mcp, self._session)
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
         table = Table(("state", "era", "tools", "last error"), rows, title=self.name)
@@ -215,7 +236,19 @@ class Servers(Listing):
         return len(self._mcp._host.sessions)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._mcp._host.sessions
+        return isinstance(name, str) and name in self._mcp._host.sessions
+
+    def keys(self) -> list[str]:
+        """The names of the servers."""
+        return list(self)
+
+    def values(self) -> list[Server]:
+        """The servers, in the order they were loaded."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, Server]]:
+        """The servers with their names."""
+        return list(zip(self.keys(), self.values(), strict=True))
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
-from ipymcp.tools import sanitize
+from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Table", "cell_text", "html_table", "text_table"]
+__all__ = ["Table", "cell_text", "html_table", "readable_numbers", "text_table"]
 
 _WIDTH = 100
 _MOST_ROWS = 200
@@ -20,6 +21,11 @@ _NARROWEST = 8
 # JupyterLab typesets $…$ in any HTML; these classes keep it away from a table of dollars.
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 _LEFT = "text-align:left;vertical-align:top"
+_RIGHT = "text-align:right;vertical-align:top"
+_ONE_LINE = ";white-space:nowrap"
+_LONGEST_UNWRAPPED = 24
+"""Characters of a cell, such as a date or a name with hyphens, that a browser must not break."""
+_DECIMALS = 6
 
 
 class Table:
@@ -65,17 +71,17 @@ class Table:
         return to_frame({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)}, "")
 
     def __repr__(self) -> str:
-        lines = [sanitize.visible(self.title)] if self.title else []
+        lines = [visible(self.title)] if self.title else []
         lines += text_table(self.columns, self.rows[:_MOST_ROWS])
         if len(self.rows) > _MOST_ROWS:
             lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more rows")
         if self.note:
-            lines.append(sanitize.visible(self.note))
+            lines.append(visible(self.note))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        above = f"<div><b>{sanitize.text(self.title)}</b></div>" if self.title else ""
-        below = f"<div>{sanitize.text(self.note)}</div>" if self.note else ""
+        above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
+        below = f"<div>{escaped(self.note)}</div>" if self.note else ""
         table = html_table(self.columns, self.rows[:_MOST_ROWS], more_rows=max(0, len(self.rows) - _MOST_ROWS))
         return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
 
@@ -93,12 +99,46 @@ def html_table(
 ) -> str:
     """An escaped HTML table, saying how many rows and columns are not in it."""
     names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
-    head = "".join(f'<th style="{_LEFT}">{sanitize.text(name)}</th>' for name in names)
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{_LEFT}">{_html_cell(cell)}</td>' for cell in row) + "</tr>" for row in rows
-    )
+    styles = [_RIGHT if _is_numeric(column) else _LEFT for column in zip(*rows, strict=True)] or [_LEFT] * len(names)
+    head = "".join(f'<th style="{style}">{escaped(name)}</th>' for style, name in zip(styles, names, strict=True))
+    body = "".join(f"<tr>{''.join(map(_html_cell, styles, row))}</tr>" for row in rows)
     table = f'<table class="{_NO_MATH}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     return table + (f"<div>… {more_rows:,} more rows</div>" if more_rows else "")
+
+
+def readable_numbers(rows: Sequence[Sequence[object]]) -> list[list[object]]:
+    """The same rows with fractions as pandas shows them: at most six decimals, equally many in all of a column."""
+    columns = [_readable_column(column) for column in zip(*rows, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+class _Number(str):
+    """A number that is already written as it is shown."""
+
+    __slots__ = ()
+
+
+def _readable_column(column: Sequence[object]) -> Sequence[object]:
+    fractions = [value for value in column if isinstance(value, float) and math.isfinite(value)]
+    if not fractions or not _is_numeric(column):
+        return [_Number(_fraction(value)) if isinstance(value, float) else value for value in column]
+    if any(value and not 1e-4 <= abs(value) < 1e12 for value in fractions):
+        return [value if value is None else _Number(f"{value:.{_DECIMALS}g}") for value in column]
+    digits = max(len(f"{value:.{_DECIMALS}f}".rstrip("0").partition(".")[2]) for value in fractions)
+    return [value if value is None else _Number(f"{value:.{max(1, digits)}f}") for value in column]
+
+
+def _fraction(value: float) -> str:
+    written = repr(value)
+    return written if len(written) <= _DECIMALS + 2 else f"{value:.{_DECIMALS + 1}g}"
+
+
+def _is_numeric(column: Sequence[object]) -> bool:
+    """Whether a column holds numbers alone, and at least one."""
+    values = [value for value in column if value is not None]
+    return bool(values) and all(
+        isinstance(value, int | float | _Number) and not isinstance(value, bool) for value in values
+    )
 
 
 def cell_text(value: object) -> str:
@@ -106,12 +146,14 @@ def cell_text(value: object) -> str:
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
-    shown = sanitize.visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
+    shown = visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
     return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
 
 
-def _html_cell(value: object) -> str:
-    return sanitize.text(cell_text(value))
+def _html_cell(style: str, value: object) -> str:
+    text = cell_text(value)
+    wrapping = _ONE_LINE if 0 < len(text) <= _LONGEST_UNWRAPPED and not text.isalnum() else ""
+    return f'<td style="{style}{wrapping}">{escaped(text)}</td>'
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.runtime.checked import MAPPING, checked
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.live import Live
 from ipymcp.tools.resources import Resource
@@ -42,6 +43,7 @@ class Template(Live):
         """
         return self.resource(named(self._schema, args, kwargs))
 
+    @checked(parameters=MAPPING)
     def resource(self, parameters: Mapping[str, Any]) -> Resource:
         """The resource of parameters that are ready, by their exact names."""
         uri = _parsed(self.uri_template).expand(dict(parameters))

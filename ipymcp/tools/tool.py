@@ -14,19 +14,21 @@ from msgspec.structs import replace
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.masking import mask
+from ipymcp.policy.conversation import Conversation
+from ipymcp.policy.rules import CALLERS
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.runtime.checked import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of
 from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 from ipymcp.tools.specialised import specialised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from msgspec import Raw
 
-    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.calling import CallOptions
@@ -55,10 +57,13 @@ class ToolFactory:
         """What was shown in part."""
         self.for_models: set[int] = set()
         """The numbers of those that models in the user's own loops were given a part of."""
-        self.conversations: dict[str, Conversation] = {}
-        """With models in the user's own loops, by the name that these give them."""
+        self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
+
+    def conversation(self, key: Hashable) -> Conversation:
+        """The conversation with a model in the user's own loop: by its name, or by the selection it was given."""
+        return self._conversations.setdefault(key, Conversation())
 
     @cached_property
     def declarer(self) -> Declarer:
@@ -136,6 +141,13 @@ class Tool(Live):
         """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
         return self._prepare(args, kwargs).submit()
 
+    @checked(
+        timeout=SECONDS.or_none,
+        on_progress=FUNCTION.or_none,
+        as_task=FLAG.or_none,
+        caller=one_of(*CALLERS).or_none,
+        turn=TEXT.or_none,
+    )
     def options(
         self,
         *,
@@ -157,6 +169,7 @@ class Tool(Live):
         options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
         return self._factory.tool(self._entry(), options)
 
+    @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it with a ready mapping of its exact argument names."""
         return self._prepare_mapping(arguments).run()
@@ -202,12 +215,15 @@ class Tool(Live):
             entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
+        from ipymcp.text import visible
         from ipymcp.tools.complaints import shortened
-        from ipymcp.tools.sanitize import visible
 
         signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
+
+    def __str__(self) -> str:
+        return f"{self._server}.{self._name}"
 
     def _entry(self, session: ServerSession | None = None) -> ToolEntry:
         """What the catalog now has of it.
@@ -244,8 +260,11 @@ class Tool(Live):
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         output_schema = entry.definition.outputSchema
 
+        is_untrusted = self._factory.host.guard.policy.is_open_world(entry, session.rights)
+
         def convert(raw: Raw) -> ToolResult:
-            return tool_result(raw, entry.server, entry.name, bytes(output_schema) if len(output_schema) else None)
+            schema = bytes(output_schema) if len(output_schema) else None
+            return tool_result(raw, entry.server, entry.name, schema, is_untrusted=is_untrusted)
 
         options = self._call_options(session)
         if options.as_task or len(entry.definition.execution):
@@ -274,19 +293,21 @@ def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) ->
     return support == "required" or (wished and support == "optional")
 
 
-def tool_result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
+def tool_result(
+    raw: Raw, server: str, tool: str, output_schema: bytes | None, *, is_untrusted: bool = True
+) -> ToolResult:
     """The answer as a value.
 
     Raises:
         ToolError: The tool says it failed.
         CallError: The answer is none yet, or none at all.
     """
-    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
+    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
     kind = result.kind
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
     if result.is_error:
-        from ipymcp.tools.sanitize import visible
+        from ipymcp.text import visible
 
         raise ToolError(
             visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from glob import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
+from ipymcp.runtime.checked import TEXT, check_name, checked
 from ipymcp.runtime.names import model_name, nearest
 from ipymcp.tools.live import Listing
 from ipymcp.tools.looking import not_running
@@ -14,8 +16,9 @@ from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from ipymcp.policy.filters import Subject
     from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -67,6 +70,7 @@ class Toolset(Listing):
     def _loop(self) -> BackgroundLoop:
         return self._host.loop
 
+    @checked("tools", patterns=TEXT)
     def __call__(self, *patterns: str) -> Toolset:
         """A narrower selection."""
         if not patterns:
@@ -86,7 +90,7 @@ class Toolset(Listing):
             from ipymcp.tools.models.functions import FunctionTool
             from ipymcp.tools.tool import Tool
 
-            given: list[Any] = [others] if callable(others) or isinstance(others, str) else list(others)
+            given: list[Any] = [*others] if _is_several(others) else [others]
             tools = [one for one in given if isinstance(one, Tool)]
             parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
             functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
@@ -122,7 +126,7 @@ class Toolset(Listing):
         """Those that have tools now."""
         return [one for one in self._host.sessions.values() if one.client is not None or one.is_lazy]
 
-    def _selects(self, entry: ToolEntry) -> bool:
+    def _selects(self, entry: Subject) -> bool:
         return any(all(selects(one, entry) for one in part) for part in self._parts)
 
     @property
@@ -152,6 +156,7 @@ class Toolset(Listing):
         Raises:
             UnknownName: It is not in the selection; it is a KeyError too.
         """
+        check_name(name, "tool")
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
@@ -178,35 +183,54 @@ class Toolset(Listing):
         """The tools as Gemini takes them: a list of one `Tool`, which has all the functions."""
         return self._declared("gemini")
 
-    def to_pydantic_ai(self) -> Any:
-        """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have."""
+    def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
+        """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have.
+
+        Args:
+            turn: As in `run`; without it the toolset is one conversation.
+        """
         from ipymcp.tools.models.frameworks import pydantic_ai_toolset
         from ipymcp.tools.models.profiles import profile_of
 
-        return pydantic_ai_toolset(lambda model: self._declarations(profile_of(model)), self._caller().aio)
+        caller = self._caller(turn, sees_requests=True)
 
-    def to_langchain(self, *, images: bool = False) -> list[Any]:
+        def declared(model: Any) -> list[Declaration]:  # read for each request
+            caller.conversation.given()
+            return self._declarations(profile_of(model))
+
+        return pydantic_ai_toolset(declared, caller.aio)
+
+    def to_langchain(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
         """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
 
         Args:
+            turn: As in `run`; without it these tools are one conversation.
             images: Give the model the images of results, as Anthropic, Gemini and OpenAI's Responses take them; else
                 they are named, because Chat Completions refuses the whole request.
         """
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(is_kept=True), self._caller(), images=images)
+        return langchain_tools(self._declarations(is_kept=True), self._caller(turn), images=images)
 
-    def to_llm(self) -> list[Any]:
-        """The tools as `llm` takes them: `model.chain(prompt, tools=…)`."""
+    def to_llm(self, *, turn: str | None = None) -> list[Any]:
+        """The tools as `llm` takes them: `model.chain(prompt, tools=…)`.
+
+        Args:
+            turn: As for `to_langchain`.
+        """
         from ipymcp.tools.models.frameworks import llm_tools
 
-        return llm_tools(self._declarations(is_kept=True), self._caller())
+        return llm_tools(self._declarations(is_kept=True), self._caller(turn))
 
-    def to_chatlas(self) -> list[Any]:
-        """The tools as chatlas takes them: `chat.set_tools(…)`."""
+    def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
+        """The tools as chatlas takes them: `chat.set_tools(…)`.
+
+        Args:
+            turn: As for `to_langchain`.
+        """
         from ipymcp.tools.models.frameworks import chatlas_tools
 
-        return chatlas_tools(self._declarations(is_kept=True), self._caller())
+        return chatlas_tools(self._declarations(is_kept=True), self._caller(turn))
 
     def _for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
         """The functions, and what reads on in long results: once there are any, or at once for whoever keeps this."""
@@ -241,10 +265,12 @@ class Toolset(Listing):
         tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
 
-    def _caller(self) -> ToolCaller:
+    def _caller(self, turn: str | None, *, sees_requests: bool = False) -> ToolCaller:
+        from ipymcp.policy.conversation import Conversation
         from ipymcp.tools.models.running import ToolCaller
 
-        return ToolCaller(self, self._factory)
+        conversation = self._factory.conversation(turn) if turn else Conversation()
+        return ToolCaller(self, self._factory, conversation, turn or "", sees_requests=sees_requests)
 
     def _declared(self, dialect: Dialect) -> ProviderTools:
         from ipymcp.tools.models.declaring import ProviderTools
@@ -259,6 +285,7 @@ class Toolset(Listing):
         return costs(self._declarations())
 
     @waits
+    @checked(turn=TEXT.or_none)
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
         """Make the calls that a model asks for. Whatever goes wrong with one of them the model is told.
 
@@ -268,7 +295,8 @@ class Toolset(Listing):
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
             turn: Names the answer they are a part of, where there are several responses to one question, so that one
-                consent may cover all of them, and a model that has read strangers' words is doubted in all that follow.
+                consent may cover all of them. It is a conversation of its own, too: without a name all responses to
+                this selection are one, in which a model that has read untrusted content is doubted from then on.
 
         Returns:
             What to add to the conversation, after the model's own message; empty where it asked for nothing.
@@ -276,15 +304,13 @@ class Toolset(Listing):
         Raises:
             ArgumentError: That is no answer of a model.
         """
-        from ipymcp.policy.conversation import Conversation
         from ipymcp.tools.models.dialects import asked, messages
         from ipymcp.tools.models.profiles import PROFILES
         from ipymcp.tools.models.running import Runner
 
         dialect, calls = asked(response)
-        conversation = Conversation()
-        if turn:
-            conversation = self._factory.conversations.setdefault(turn, conversation)
+        conversation = self._factory.conversation(turn or (self._parts, tuple(one.name for one in self._functions)))
+        conversation.given()  # what came back before is in the request that this answers
         named = turn or f"run {self._host.number()}"
         runner = Runner(self, self._factory, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
@@ -347,6 +373,10 @@ class Toolset(Listing):
         also = [f"and {', '.join(f'{one.name}()' for one in self._functions)}"] if self._functions else []
         note = " · ".join(filter(None, [*empty, *also, hidden, *away]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
+
+
+def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:
+    return not callable(value) and not isinstance(value, str | bytes) and isinstance(value, Iterable)
 
 
 def hidden_note(count: int) -> str:

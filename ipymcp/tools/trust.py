@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
+from ipymcp.runtime.checked import FLAG, TEXT, checked
 from ipymcp.runtime.states import State
 from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
@@ -51,6 +52,7 @@ class TrustedServers(Listing):
         return Table(("server", "file", "definition", "secrets", "since"), rows, title="MCP trust", note=note)
 
     @waits
+    @checked(names=TEXT, everything=FLAG)
     async def revoke(self, *names: str, everything: bool = False) -> list[str]:
         """Take agreements back. Servers that run by them are stopped, in this notebook.
 

@@ -20,6 +20,8 @@ from tests import processes
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Kernel
 
+pytestmark = pytest.mark.timed
+
 every_kernel = pytest.mark.kernels(*KERNELS)
 BARE = server_command("misbehaving", "child")
 STUBBORN = server_command("misbehaving", "stubborn", "child")

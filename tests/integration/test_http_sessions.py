@@ -393,7 +393,9 @@ class Keys:
     async def headers(self) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {self.keys[0]}"} if self.keys[0] else {}
 
-    async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
+    async def challenged(
+        self, status: int, challenges: Sequence[str], sent: Mapping[str, str], peer: str | None = None
+    ) -> bool:
         self.asked.append((status, list(challenges), dict(sent)))
         if len(self.keys) > 1:
             del self.keys[0]

@@ -17,6 +17,8 @@ from tests import processes
 from tests.bad_servers import PATIENCE, News, bad, connected, pid_of, runs
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.timed
+
 
 def environment_of(mcp: ipymcp.Mcp, name: str) -> dict[str, str]:
     return mcp[name].env().data["environ"]

@@ -95,6 +95,76 @@ def test_an_answer_of_another_issuer_gets_no_token_request(iss: str | None) -> N
     assert server.seen("/token") == []
 
 
+def test_a_login_page_elsewhere_needs_answers_that_say_whose_they_are() -> None:
+    """An authorization server of its own, whose page is an honest one's: the code is for who asked, not for it."""
+    client = {"registers": False, "clients": {"public": None}}
+    with running(Behaviour(sends_iss=None, **client)) as honest, running() as evil:
+        elsewhere = {
+            "authorization_endpoint": f"{honest.origin}/authorize",
+            "authorization_response_iss_parameter_supported": None,
+        }
+        evil.behaviour.metadata = elsewhere
+        error = refused(evil, client_id="public")
+        assert error.message == (
+            f"cannot log in: {evil.origin[7:]} sends its users to {honest.origin[7:]}, "
+            "and answers from there do not say for whom they are (no iss, RFC 9207)"
+        )
+        assert error.hint == f"if you trust {evil.origin[7:]}, set issuer to '{evil.origin}' in its auth"
+        assert honest.seen("/authorize") == []
+        evil.behaviour.metadata = elsewhere | {"authorization_response_iss_parameter_supported": True}
+        refused(evil, client_id="public")
+        honest.behaviour.sends_iss = "own"
+        refused(evil, client_id="public")
+        assert len(honest.seen("/authorize")) == 2
+        assert evil.seen("/token") == []
+
+
+def test_a_login_page_elsewhere_will_do_where_the_user_has_named_the_issuer() -> None:
+    user = ScriptedUser()
+    with running() as server:
+        page = server.origin.replace("127.0.0.1", "localhost")
+        server.behaviour.metadata = {
+            "authorization_endpoint": f"{page}/authorize",
+            "authorization_response_iss_parameter_supported": None,
+        }
+        asyncio.run(send(oauth(server.url, user=user, issuer=server.origin), server.url))
+        [request] = user.requests
+        assert (request.domain, request.site) == (page[7:], server.origin[7:])
+        assert (request.answer_to, request.gives_secret) == (server.origin[7:], False)
+
+
+@pytest.mark.parametrize("own", ["redirect_uri=https://evil.example", "state=1", "request_uri=urn:x", "scope=all"])
+def test_a_login_page_that_sets_what_is_the_clients_to_set(own: str) -> None:
+    with running() as server:
+        server.behaviour.metadata = {"authorization_endpoint": f"{server.origin}/authorize?{own}"}
+        error = refused(server)
+    name = own.partition("=")[0]
+    assert error.message == (
+        f"cannot log in: the page of {server.origin[7:]} sets {name}, which is the client's to set"
+    )
+
+
+def test_a_client_secret_goes_to_nobody_whom_the_user_does_not_know_of() -> None:
+    secret = {"client_id": "mine", "client_secret": "my-secret", "grant": "client_credentials"}
+    with running() as server, running(Behaviour(clients={"mine": "my-secret"})) as other:
+        elsewhere = other.origin.replace("127.0.0.1", "localhost")
+        other.behaviour.metadata = {"token_endpoint": f"{elsewhere}/token"}
+        server.behaviour.authorization_servers = [other.origin]
+        error = refused(server, **secret)
+        assert other.seen("/token") == []
+        assert error.message == (
+            f"cannot log in: the server wants the configured client secret sent to {elsewhere[7:]}"
+        )
+        assert error.hint == f"if the client was registered there, set issuer to '{other.origin}' in its auth"
+        other.tokens = server.tokens
+        answer = asyncio.run(send(oauth(server.url, issuer=other.origin, **secret), server.url))
+        assert answer.status_code == 200
+        user = ScriptedUser()
+        server.tokens.clear()
+        asyncio.run(send(oauth(server.url, user=user, client_id="mine", client_secret="my-secret"), server.url))
+        assert user.requests[0].gives_secret  # whom it goes to was in the question
+
+
 def test_an_answer_with_another_state_never_arrives() -> None:
     with running(Behaviour(wrong_state=True)) as server:
         assert refused(server).message == "the redirect did not arrive"

@@ -47,7 +47,10 @@ def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_pat
         kernel.answer("")
         loaded = cell.wait()
         assert loaded.error is None
-        assert f"docs wants you to log in at {server.origin[7:]}:" in loaded.stdout
+        host = server.origin[7:]
+        assert (
+            f"docs wants you to log in at {host}, for the server at {host}; the answer goes to {host}:" in loaded.stdout
+        )
         assert "It may then: read" in loaded.stdout
 
         cell = kernel.start("mcp.docs.whoami().text", answers=[])
@@ -66,7 +69,14 @@ def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_pat
 def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
         cell = load(kernel, tmp_path, docs=server)
-        kernel.answer(log_in(page(cell)))
+        address = log_in(page(cell))
+        kernel.answer(address.partition("?")[0])
+        outcome = cell.wait_for(lambda outcome: len(outcome.prompts) == 2)
+        assert (
+            f"the answer belongs to another login than this one at {server.origin[7:]}: "
+            "paste the whole address that the browser ended at · !cancel" in outcome.stdout
+        )
+        kernel.answer(address)
         assert cell.wait().error is None
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
 

@@ -179,7 +179,7 @@ def test_a_server_is_told_of_the_folders_its_command_names(mcp: Mcp, folder: Pat
     """server-filesystem lets its client's roots replace the folders it was started on."""
     assert str(folder) in mcp.filesystem.list_allowed_directories().text
     try:
-        mcp.roots = [tmp_path]
+        mcp.roots = str(tmp_path)
         deadline = time.monotonic() + 20
         while str(tmp_path) not in mcp.filesystem.list_allowed_directories().text:
             assert time.monotonic() < deadline

@@ -443,8 +443,9 @@ def test_a_user_logs_in_from_a_notebook(kernel: Kernel) -> None:
         cell = kernel.start(f"%mcp load locked {server.url}", answers=())
         outcome = cell.wait_for(lambda outcome: bool(outcome.prompts))
         url = next(line for line in outcome.stdout.splitlines() if "/authorize?" in line).strip()
+        host = server.origin.removeprefix("http://")
         assert outcome.stdout.startswith(
-            f"locked wants you to log in at {server.origin.removeprefix('http://')}:\n  {url}\n"
+            f"locked wants you to log in at {host}, for the server at {host}; the answer goes to {host}:\n  {url}\n"
         )
         urllib.request.urlopen(url, timeout=10).close()
         kernel.answer("")

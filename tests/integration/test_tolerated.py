@@ -31,6 +31,8 @@ from tests.bad_servers import (
 )
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.timed
+
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 

@@ -16,6 +16,8 @@ from tornado.websocket import WebSocketClosedError
 
 from tests.jupyter_servers import TOKEN, JupyterServer, ServedKernel, memory, started
 
+pytestmark = pytest.mark.timed
+
 FLOOD = """
 import os, socket, threading
 listener, sent = socket.socket(socket.AF_UNIX), [0]

@@ -34,7 +34,7 @@ def test_hello_is_answered_by_hello_and_a_snapshot(demo: Notebook) -> None:
     hello = view.hello()
 
     version = ipymcp.__version__
-    life = {"mode": "full", "namespace": "mcp", "kernel": "one life", "control": False}
+    life = {"mode": "full", "namespace": "mcp", "kernel": "one life", "control": False, "visitor": False}
     assert hello == {"kind": "hello", "version": 1, "ipymcp": version, **life}
     view.until(
         lambda state: all(state["servers"]["demo"][kind] for kind in ("prompts", "resources"))
@@ -281,18 +281,30 @@ def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], M
 
 
 def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> Asking:
-    return demo.panel.questions.begin(rests)
+    return demo.panel.questions.begin("login", rests)
 
 
 def login(redirected: threading.Event | None) -> LoginQuestion:
-    return LoginQuestion("far", "https://example.com/authorize?x=1", "example.com", ("read", "write"), redirected)
+    return LoginQuestion(
+        "far",
+        "https://example.com/authorize?x=1",
+        "example.com",
+        ("read", "write"),
+        redirected,
+        site="mcp.example.com",
+        answer_to="token.example.com",
+        slip=lambda address: "" if "code=" in address else "the answer holds no code",
+    )
 
 
 def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
     view, back = demo.view(), threading.Event()
     future, question = asked(view, lambda: asking(demo).login(login(back)))
     assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
-    assert question["message"] == "It may then: read, write"
+    assert question["message"] == (
+        "Log in at example.com, for the server at mcp.example.com; the answer goes to token.example.com.\n\n"
+        "It may then: read, write"
+    )
     view.ask("answer", question=question["id"], action="accept")
     view.until(lambda state: types(state) == ["wait"])
     back.set()
@@ -308,13 +320,27 @@ def test_a_browser_that_comes_back_ends_a_login_whether_or_not_the_panel_opened_
     view.until(lambda state: not state["questions"])
 
 
+def test_a_pasted_address_with_a_slip_is_asked_for_again(demo: Notebook) -> None:
+    view = demo.view()
+    future, question = asked(view, lambda: asking(demo).login(login(None)))
+    view.ask("answer", question=question["id"], action="accept")
+    view.until(lambda state: types(state) == ["fill"])
+    first = next(iter(view.state["questions"].values()))
+    view.ask("answer", question=first["id"], action="accept", content={"address": "https://example.com/cb"})
+    view.until(lambda state: bool(set(state["questions"]) - {first["id"]}))
+    second = next(iter(view.state["questions"].values()))
+    assert second["message"] == "The answer holds no code. Paste the whole address that the browser ended at."
+    view.ask("answer", question=second["id"], action="accept", content={"address": "https://example.com/cb?code=1"})
+    assert future.result(10) == "https://example.com/cb?code=1"
+
+
 def types(state: dict[str, dict[str, Any]]) -> list[str]:
     return [one["type"] for one in state["questions"].values()]
 
 
 def ask(demo: Notebook, question: Callable[[Interaction], Any]) -> Future[Any]:
     host = demo.mcp._host
-    return asyncio.run_coroutine_threadsafe(host.desk.ask(question, None), host.loop.loop)
+    return asyncio.run_coroutine_threadsafe(host.desk.ask("login", question, None), host.loop.loop)
 
 
 def test_a_login_that_waits_for_its_browser_holds_up_no_other_question(demo: Notebook) -> None:
@@ -427,17 +453,11 @@ def test_a_view_of_another_version_may_only_look(demo: Notebook) -> None:
     assert view.ask("tools")
 
 
-def test_who_may_not_answer_sees_no_questions_and_those_there_are_once_it_may(demo: Notebook) -> None:
+def test_who_may_not_answer_sees_no_questions(demo: Notebook) -> None:
     view, other = demo.view(), demo.view(version=2)
     future, question = asked(view, lambda: asking(demo).login(login(threading.Event())))
     assert other.ask("tools")  # it has heard of all that came before
     assert other.state["questions"] == {}
-    demo.mode = "view"
-    demo.panel.tell_mode()
-    view.until(lambda state: not state["questions"])
-    demo.mode = "run"
-    demo.panel.tell_mode()
-    view.until(lambda state: types(state) == ["visit"])
     view.ask("answer", question=question["id"], action="cancel")
     assert future.result(10) is None
 

@@ -22,6 +22,8 @@ from tests.integration.notebooks import done, text
 from tests.kernels import KERNELS, Kernel
 from tests.panels import CommView, SocketView, relay_file
 
+pytestmark = pytest.mark.timed
+
 WIDGET = "application/vnd.jupyter.widget-view+json"
 OWN = "application/vnd.ipymcp.panel+json"
 STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"

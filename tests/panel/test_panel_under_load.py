@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
+import pytest
+
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
+
+pytestmark = pytest.mark.timed
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.demo_peer import HANDSHAKE_VERSIONS, STATELESS, Peer
+from tests.demo_peer import HANDSHAKE_VERSIONS, STATELESS, Judge, Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[Judge]:
+    judge = Judge()
+    yield judge
+    judge.close()
 
 
 @pytest.fixture
-def connect():
+def connect(judge: Judge):
     peers: list[Peer] = []
 
     def start(version: str = HANDSHAKE_VERSIONS[-1], *command: str, ask_for: str = "") -> Peer:
-        peers.append(peer := Peer(version, *command))
+        peers.append(peer := Peer(judge, version, *command))
         if version != STATELESS:
             peer.handshake(ask_for or version)
         return peer

@@ -109,12 +109,15 @@ def test_a_file_is_not_written_where_something_would_be_lost(
     assert file.read_text() == text
 
 
-def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     target, link = tmp_path / "dotfiles.json", tmp_path / "mcp.json"
     target.write_text('{"mcpServers": {}}')
     link.symlink_to(target)
-    edit(link, put, private=True)
-    assert link.is_symlink() and "new" in servers(target)
+    assert refused(edit, link, put, private=True) == (
+        f"{link}: cannot be written: it is a link, and ipymcp writes through none",
+        "remove it, or change what it leads to",
+    )
+    assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'
 
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

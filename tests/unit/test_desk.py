@@ -54,22 +54,22 @@ def here(_: object) -> threading.Thread:
 
 
 def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, desk: Desk) -> None:
-    future = asyncio.run_coroutine_threadsafe(desk.ask(here, None), loop.loop)
+    future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None), loop.loop)
     assert future.result(10) is None
 
 
 def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, desk: Desk) -> None:
     desk.interaction = Asker(present=False)
-    assert loop.run(desk.ask(here, None)) is None
+    assert loop.run(desk.ask("form", here, None)) is None
     desk.interaction = None
-    assert loop.run(desk.ask(here, None)) is None
+    assert loop.run(desk.ask("form", here, None)) is None
 
 
 def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, desk: Desk) -> None:
     call = object()
     first, own = Waiting(loop), Waiting(loop, call)
     try:
-        assert loop.run(desk.ask(here, None, call)) is own.thread
+        assert loop.run(desk.ask("form", here, None, call)) is own.thread
     finally:
         first.release()
         own.release()
@@ -80,8 +80,8 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
 ) -> None:
     first, second = Waiting(loop), Waiting(loop)
     try:
-        assert loop.run(desk.ask(here, None)) is threading.main_thread()
-        future = asyncio.run_coroutine_threadsafe(desk.ask(here, None, object()), loop.loop)
+        assert loop.run(desk.ask("form", here, None)) is threading.main_thread()
+        future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None, object()), loop.loop)
         assert future.result(10) is first.thread
     finally:
         first.release()
@@ -90,13 +90,13 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
 
 def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(loop: BackgroundLoop, desk: Desk) -> None:
     with loop.places.blocked(Waiter()):  # in the midst of which it runs something that asks
-        assert loop.run(desk.ask(here, None)) is threading.main_thread()
+        assert loop.run(desk.ask("form", here, None)) is threading.main_thread()
 
 
 def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(loop: BackgroundLoop, desk: Desk) -> None:
     waiter, entered = Waiter(), threading.Event()
     with loop.places.blocked(waiter):
-        future = asyncio.run_coroutine_threadsafe(desk.ask(here, None), loop.loop)
+        future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None), loop.loop)
         loop.call(entered.set)
         entered.wait()
     assert future.result(10) is None
@@ -114,7 +114,7 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: Desk) -> No
         return taken
 
     async def all_at_once() -> list[bool | None]:
-        return await asyncio.gather(*(desk.ask(alone, None, object()) for _ in range(6)))
+        return await asyncio.gather(*(desk.ask("form", alone, None, object()) for _ in range(6)))
 
     try:
         future = asyncio.run_coroutine_threadsafe(all_at_once(), loop.loop)
@@ -127,13 +127,13 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: Desk) -> No
 class Interrupted:
     """Forms whose drawing the user has interrupted."""
 
-    async def draw(self, place: Place) -> None:
+    async def draw(self, kind: str, place: Place) -> None:
         raise GaveUp
 
 
 def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(loop: BackgroundLoop, desk: Desk) -> None:
     desk.forms = Interrupted()
-    assert loop.run(desk.ask(here, None)) is None
+    assert loop.run(desk.ask("form", here, None)) is None
 
 
 def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: Desk) -> None:
@@ -141,7 +141,7 @@ def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: De
         raise KeyError("no such widget")
 
     with pytest.raises(KeyError, match="no such widget"):
-        loop.run(desk.ask(fail, None))
+        loop.run(desk.ask("form", fail, None))
 
 
 async def _asked_while_awaiting(loop: BackgroundLoop, desk: Desk) -> tuple[threading.Thread | None, bool]:
@@ -150,7 +150,7 @@ async def _asked_while_awaiting(loop: BackgroundLoop, desk: Desk) -> tuple[threa
     def where(_: object) -> tuple[threading.Thread, bool]:
         return threading.current_thread(), asyncio.get_running_loop() is mine
 
-    return await loop.arun(desk.ask(where, (None, False)))
+    return await loop.arun(desk.ask("form", where, (None, False)))
 
 
 def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, desk: Desk) -> None:
@@ -164,7 +164,7 @@ def test_an_interrupt_of_a_question_in_an_awaiting_task_cancels_the_task_and_not
         raise KeyboardInterrupt
 
     async def cell() -> str:
-        task = asyncio.ensure_future(loop.arun(desk.ask(interrupt, None)))
+        task = asyncio.ensure_future(loop.arun(desk.ask("form", interrupt, None)))
         try:
             await task
         except asyncio.CancelledError:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import McpError
-from ipymcp.tools.frames import find_records, to_frame
+from ipymcp.tools.frames import find_records, find_rows, read_literal, to_frame
 
 
 @pytest.fixture(params=["pandas", "polars"])
@@ -51,6 +51,10 @@ def test_data_of_every_shape_becomes_columns(columns: Any, data: Any, expected: 
         ("a\tb\n1\tx, z\n", {"a": [1], "b": ["x, z"]}),
         ("a;b\n1;x\n", {"a": [1], "b": ["x"]}),
         ('a,b\n1,"x, y"\n', {"a": [1], "b": ["x, y"]}),
+        ("[{'a': 1, 'b': 'x'}, {'a': -2, 'b': \"it's\"}]", {"a": [1, -2], "b": ["x", "it's"]}),
+        ("[{'a': 1e-05, 'b': '][', 'c': None}]", {"a": [1e-05], "b": ["]["], "c": [None]}),
+        ("[(1, 'x'), (2, 'y')]", {"0": [1, 2], "1": ["x", "y"]}),
+        ("{'rows': [{'a': 1}], 'total': 1}", {"a": [1]}),
     ],
 )
 def test_text_of_lines_becomes_columns(columns: Any, text: str, expected: object) -> None:
@@ -71,11 +75,14 @@ def test_types_that_change_between_records_are_no_error(columns: Any) -> None:
     [
         (5, "int 5"),
         (None, "NoneType None"),
-        ("no table", "text of 8 characters that is neither NDJSON nor CSV"),
-        ("one, line", "text of 9 characters that is neither NDJSON nor CSV"),
-        ("a, b\nand then some, more, text", "text of 30 characters that is neither NDJSON nor CSV"),
-        ('{"a": 1}\n{broken', "text of 16 characters that is neither NDJSON nor CSV"),
-        ('{"a": 1}\nplain', "text of 14 characters that is neither NDJSON nor CSV"),
+        ("no table", "text of 8 characters that is neither NDJSON, CSV nor a Python list of rows"),
+        ("one, line", "text of 9 characters that is neither NDJSON, CSV nor a Python list of rows"),
+        (
+            "a, b\nand then some, more, text",
+            "text of 30 characters that is neither NDJSON, CSV nor a Python list of rows",
+        ),
+        ('{"a": 1}\n{broken', "text of 16 characters that is neither NDJSON, CSV nor a Python list of rows"),
+        ('{"a": 1}\nplain', "text of 14 characters that is neither NDJSON, CSV nor a Python list of rows"),
         ({}, "an empty dict"),
         ({"a": [1, 2], "b": [1]}, "a dict with a, b"),
         ({"a": [{"x": 1}], "b": [{"x": 1}], "c": 1, "d": 1, "e": 1, "f": 1}, "a dict with a, b, c, d, e, …"),
@@ -105,3 +112,24 @@ def test_records_are_found_only_where_they_are_the_only_ones() -> None:
     assert find_records({"rows": rows, "more": [{"b": 1}]}) is None
     assert find_records([]) is None
     assert find_records("x") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[__import__('os').getpid()]",
+        "[open('x')]",
+        "[" * 100 + "]" * 100,
+        "[" * 50_000,
+        "[" + "-" * 50_000 + "1]",
+        "[" + "1+" * 50_000 + "1]",
+        "[1 if 1 else 2]",
+        "[x for x in (1, 2)]",
+        "[{'a': " + "'x'" * 400_000 + "}]",
+        "[{'a': 1}",
+        "[f'{1}']",
+    ],
+)
+def test_text_is_never_run_and_what_would_exhaust_the_parser_is_left_alone(text: str) -> None:
+    assert read_literal(text) is None
+    assert find_rows(text) is None

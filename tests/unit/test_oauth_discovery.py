@@ -176,6 +176,41 @@ def test_a_remote_servers_metadata_may_not_point_at_this_machine() -> None:
     assert site.asked == []
 
 
+SHARED = "https://shared.example"
+KNOWN = f"{SHARED}/.well-known/oauth-protected-resource"
+
+
+@pytest.mark.parametrize(
+    ("where", "told", "resource", "expected"),
+    [
+        (f"{KNOWN}/tenant/mcp", None, f"{SHARED}/tenant/mcp", f"{SHARED}/tenant/mcp"),
+        (f"{KNOWN}/tenant/mcp", None, f"{SHARED}/", f"{SHARED}/tenant/mcp"),
+        (f"{KNOWN}/tenant/mcp", None, f"{SHARED}/tenant", f"{SHARED}/tenant/mcp"),
+        (f"{SHARED}/tenant/prm", f"{SHARED}/tenant/prm", SHARED, f"{SHARED}/tenant/mcp"),
+        ("https://evil.example/prm", "https://evil.example/prm", SHARED, f"{SHARED}/tenant/mcp"),
+        (KNOWN, None, SHARED, SHARED),
+        (f"{KNOWN}/tenant", f"{KNOWN}/tenant", f"{SHARED}/tenant", f"{SHARED}/tenant"),
+    ],
+)
+def test_a_folder_is_believed_only_by_its_own_metadata(
+    where: str, told: str | None, resource: str, expected: str
+) -> None:
+    """A tenant of a shared host gets no tokens that are good for the others."""
+    site = Site(answers={where: {"resource": resource, "authorization_servers": [ISSUER]}})
+    found = asyncio.run(discovery.resource(Web(site, loopback=False), f"{SHARED}/tenant/mcp", told))
+    assert found.uri == expected
+
+
+def test_scopes_that_are_none_are_left_out() -> None:
+    document = {
+        "resource": f"{SHARED}/mcp",
+        "scopes_supported": ["read", "a\nb wants you to log in", "w:x/*", "ü", '"'],
+    }
+    site = Site(answers={f"{KNOWN}/mcp": document})
+    found = asyncio.run(discovery.resource(Web(site, loopback=False), f"{SHARED}/mcp", None))
+    assert found.scopes == ("read", "w:x/*")
+
+
 def test_an_unreachable_site_is_named() -> None:
     site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server": OSError("no route to host")})
     with pytest.raises(AuthError) as caught:

@@ -80,7 +80,7 @@ def test_an_svg_sent_as_text_is_drawn_only_if_it_does_no_more_than_draw() -> Non
 def test_only_markdown_is_shown_as_markdown_and_html_never_as_html(mime_type: str, uri: str, is_markdown: bool) -> None:
     bundle = shown(reading({"mimeType": mime_type, "text": "# A title\n\n<b onclick='x'>bold</b>"}, uri=uri))
     assert ("text/markdown" in bundle) == is_markdown
-    assert "text/html" not in bundle
+    assert "<b" not in bundle.get("text/html", "")
     assert "<b onclick" not in bundle.get("text/markdown", "")
 
 

@@ -12,6 +12,7 @@ from ipymcp.tools.rendering import bundle
 from ipymcp.tools.results import ToolResult
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+PRE = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0">'
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
 
 
@@ -32,8 +33,41 @@ def image(data: str, kind: str = "image/png") -> dict[str, Any]:
 
 
 def test_plain_text_stays_plain() -> None:
-    assert show(text("hello")) == {"text/plain": "ToolResult fs.read: hello"}
-    assert show(text("a\nb * c")) == {"text/plain": "ToolResult fs.read:\na\nb * c"}
+    assert show(text("hello")) == {
+        "text/html": f'<div class="tex2jax_ignore mathjax_ignore">{PRE}hello</pre></div>',
+        "text/plain": "ToolResult fs.read: hello",
+    }
+    assert show(text("a\nb * c"))["text/plain"] == "ToolResult fs.read:\na\nb * c"
+    assert show(text("")) == {"text/plain": "ToolResult fs.read: "}
+
+
+def test_lines_break_between_words() -> None:
+    assert "word-break:normal" in PRE
+    assert PRE in show(text("Gentoo 5050.0 " * 20))["text/html"]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "- a\n- b",
+        "1. a\n2. b",
+        "Items:\n- a\n- b",
+        '{\n  "a": [\n    1\n  ],\n  "b": "`x`"\n}\nand more',
+        "# a comment\nimport os\nx = 1",
+        "# one comment\n# another\nx = 1",
+        "name: `x`\nsize: 3",
+        "**Name**: Ada\n**Born**: 1815",
+        "## targets\nall:\n\tmake x",
+        "x = a[i](y) ** 2 ** 3",
+        "src/**/*.py and lib/**/*.py",
+        "[INFO](main) started",
+        "```\nnever closed",
+    ],
+)
+def test_what_drawing_as_markdown_would_reflow_or_misread_stays_plain(plain: str) -> None:
+    shown = show(text(plain))
+    assert set(shown) == {"text/html", "text/plain"}
+    assert shown["text/plain"].endswith(plain)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +75,7 @@ def test_plain_text_stays_plain() -> None:
     [
         "# Title",
         "a **bold** word",
-        "- a\n- b",
-        "1. a\n2. b",
+        "## Title\n\n- **a**: x\n- b\n\nwords that are wrapped after some sixty characters, as is done\nin editors",
         "```py\nx\n```",
         "[a](https://e.example)",
         "|a|\n|--|",
@@ -73,6 +106,50 @@ def test_small_data_is_json_in_a_line() -> None:
         "application/json": {"a": [1]},
         "text/plain": 'ToolResult fs.read: {"a": [1]}',
     }
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        {"content": "line one\n  line two\n"},
+        {"result": {"content": ["line one\n  line two\n"]}},
+        ["line one\n  line two"],
+    ],
+)
+def test_data_that_only_repeats_the_text_is_shown_as_the_text(wrapped: Any) -> None:
+    content = text("line one\n  line two\n")
+    shown = show(content, structuredContent=wrapped)
+    assert shown == show(content)
+    assert "application/json" not in shown
+    assert shown["text/plain"] == "ToolResult fs.read:\nline one\n  line two\n"
+
+
+@pytest.mark.parametrize(
+    "data", [{"content": "another"}, {"content": "text", "size": 4}, {"a": "text", "b": "text"}, {"content": None}]
+)
+def test_data_that_says_more_than_the_text_is_shown_as_data(data: Any) -> None:
+    assert show(text("text"), structuredContent=data)["application/json"] == data
+
+
+def test_numbers_are_right_aligned_and_fractions_as_short_as_pandas_shows_them() -> None:
+    rows = [
+        {"n": 1, "mean": 4207.433734939759, "tiny": 1.23456789e-9, "name": "a", "mixed": 1 / 3},
+        {"n": None, "mean": 2, "tiny": 1.0, "name": 2, "mixed": "x"},
+    ]
+    html = show(structuredContent=rows)["text/html"]
+    right = "text-align:right;vertical-align:top"
+    assert [html.count(f'<th style="{right}">{name}</th>') for name in ("n", "mean", "tiny", "name", "mixed")] == [
+        *(1, 1, 1),
+        *(0, 0),
+    ]
+    for shown in ("4207.433735", "2.000000", "1.23457e-09", "0.3333333"):
+        assert f">{shown}</td>" in html
+    assert "4207.433735  1.23457e-09" in show(structuredContent=rows)["text/plain"]
+
+
+def test_whole_fractions_keep_one_decimal_as_in_pandas() -> None:
+    html = show(structuredContent=[{"a": 2.0}, {"a": 3.0}])["text/html"]
+    assert ">2.0</td>" in html and ">3.0</td>" in html
 
 
 def test_larger_data_is_json_with_an_indent() -> None:
@@ -137,7 +214,7 @@ def test_several_parts_are_one_html() -> None:
         {"type": "resource", "resource": {"uri": "a:c", "blob": "AAAA"}},
         {"type": "new"},
     )["text/html"]
-    pre = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;margin:0">'
+    pre = PRE
     assert html == (
         f'<div class="tex2jax_ignore mathjax_ignore">{pre}&lt;b&gt;</pre>'
         f'<img src="data:image/png;base64,{PNG}" style="max-width:100%">'

@@ -17,12 +17,13 @@ def test_a_listing_is_aligned_text_in_a_terminal() -> None:
 
 def test_a_listing_is_a_table_in_a_notebook() -> None:
     left = 'style="text-align:left;vertical-align:top"'
+    right = 'style="text-align:right;vertical-align:top"'
     no_math = 'class="tex2jax_ignore mathjax_ignore"'
     assert SERVERS._repr_html_() == (
         f"<div {no_math}><div><b>Servers</b></div><table {no_math}><thead><tr>"
         f"<th {left}>server</th><th {left}>state</th>"
-        f"<th {left}>tools</th></tr></thead><tbody><tr><td {left}>fs</td><td {left}>ready</td><td {left}>14</td></tr>"
-        f"<tr><td {left}>git</td><td {left}>error</td><td {left}></td></tr></tbody></table><div>2 in all</div></div>"
+        f"<th {right}>tools</th></tr></thead><tbody><tr><td {left}>fs</td><td {left}>ready</td><td {right}>14</td></tr>"
+        f"<tr><td {left}>git</td><td {left}>error</td><td {right}></td></tr></tbody></table><div>2 in all</div></div>"
     )
     assert SERVERS._repr_mimebundle_() == {"text/plain": repr(SERVERS), "text/html": SERVERS._repr_html_()}
 
@@ -31,6 +32,14 @@ def test_cells_names_title_and_note_are_escaped() -> None:
     html = Table(["<b>"], [["<script>\u202e"]], title="<i>", note="<u>")._repr_html_()
     assert not any(tag in html for tag in ("<b></th>", "<script", "<i>", "<u>"))
     assert "&lt;script&gt;⟨U+202E⟩" in html
+
+
+def test_a_browser_breaks_no_date_and_no_short_name() -> None:
+    html = Table(["era", "name", "about"], [["2026-07-28", "my-server", "many words - " * 10]])._repr_html_()
+    style = "text-align:left;vertical-align:top"
+    for cell in ("2026-07-28", "my-server"):
+        assert f'<td style="{style};white-space:nowrap">{cell}</td>' in html
+    assert f'<td style="{style}">many words' in html
 
 
 def test_rows_are_dicts_and_there_is_a_frame() -> None:

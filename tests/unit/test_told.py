@@ -29,7 +29,9 @@ def test_a_line_is_short() -> None:
 
 
 def test_a_login_is_told_without_its_address() -> None:
-    question = LoginQuestion("crm", "https://a.example/login?state=s", "a.example", (), None)
+    question = LoginQuestion(
+        "crm", "https://a.example/login?state=s", "a.example", (), None, site="crm.example", answer_to="a.example"
+    )
     assert told.login(question, "https://b.example/?code=secret") == "crm wanted you to log in at a.example · logged in"
     assert told.login(question, None) == "crm wanted you to log in at a.example · not logged in"
 

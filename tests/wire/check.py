@@ -1,6 +1,6 @@
 """Checks what the tap recorded. Runs in the environment of the test servers, which holds the official wire types.
 
-    .envs/sdk2/bin/python tests/wire/check.py DIR [--schemas ../shared/mcp-schema]
+    .envs/sdk2/bin/python tests/wire/check.py DIR
 
 Prints a line for each violation of ours, and of a server of ours, then what servers of others did, then a summary.
 Exits with 1 on a violation.
@@ -33,7 +33,6 @@ EXCERPT = 160
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check recorded MCP frames against the specification.")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--schemas", type=Path, help="folder of the published JSON schemas, REVISION.json")
     parser.add_argument(
         "--ours", action="append", default=list(OURS), metavar="GLOB", help="servers whose frames must be right too"
     )
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="servers whose frames are not looked at",
     )
     options = parser.parse_args(arguments)
-    specification = Specification(options.schemas)
+    specification = Specification()
     report = Report(options.ours, options.misbehaving)
     for name, records in read(options.directory).items():
         session, faults = judge(records, specification)

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire import environment, tap
+from tests.wire import DIRECTORY, environment, tap
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = ROOT.parent / "shared" / "mcp-schema"
 
 
 def checker() -> Path:
@@ -25,14 +24,16 @@ def checker() -> Path:
     return Path(os.environ.get("IPYMCP_TEST_WIRE_PYTHON", ROOT / ".envs" / "sdk2" / "bin" / "python"))
 
 
-def check_command(directory: Path, schemas: Path | None = SCHEMAS) -> list[str]:
+def check_command(directory: Path) -> list[str]:
     """The command line that checks what was recorded in `directory`."""
-    with_schemas = ["--schemas", str(schemas)] if schemas is not None and schemas.is_dir() else []
-    return [str(checker()), str(Path(__file__).with_name("check.py")), str(directory), *with_schemas]
+    return [str(checker()), str(Path(__file__).with_name("check.py")), str(directory)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Wire(), "ipymcp-wire-session")
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist records where its controller looks
+        config.add_cleanup(tap.install(os.environ[DIRECTORY]))
+    else:
+        config.pluginmanager.register(Wire(), "ipymcp-wire-session")
 
 
 class Wire:

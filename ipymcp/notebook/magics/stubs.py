@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipymcp.errors import ConfigError
+from ipymcp.files import SHARED, write_file, write_hint
 from ipymcp.masking import mask
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
@@ -32,7 +34,10 @@ def _stubs(request: Request) -> None:
     for entry in request.mcp.tools.entries:
         row = (entry.alias, entry.definition.description or "", request.mcp._factory.schema(entry))
         servers.setdefault(aliases[entry.server], []).append(row)
-    path.write_text(mask(stub(servers)), encoding="utf-8")
+    try:
+        write_file(path, mask(stub(servers)), SHARED)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
     if not request.is_quiet:
         print(f"{_count(sum(map(len, servers.values())), 'tool')} of {_count(len(servers), 'server')} in {path.name}")  # noqa: T201 - the command's answer
 

@@ -11,11 +11,13 @@ from ipymcp.notebook.panel.messages import Malformed, texts
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.interaction import Answer
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ipymcp.notebook.panel.messages import Message
-    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion
+    from ipymcp.policy.questions import ApprovalAnswer
     from ipymcp.tools.schema import ToolSchema
 
 __all__ = ["Wrong", "action_of", "approved", "filled", "trusted"]
@@ -81,9 +83,9 @@ def trusted(
     return TrustAnswer(servers, frozenset(pair for pair in given & wanted if pair[0] in servers))
 
 
-def approved(message: Message, question: ApprovalQuestion) -> ApprovalAnswer:
+def approved(message: Message, answers: Sequence[ApprovalAnswer]) -> ApprovalAnswer:
     """Whether calls may be made. Raises `Malformed` where that is none of the answers there are."""
-    for answer in question.answers:
+    for answer in answers:
         if message.get("answer") == answer:
             return answer
-    raise Malformed(f"an answer is one of {', '.join(question.answers)}")
+    raise Malformed(f"an answer is one of {', '.join(answers)}")

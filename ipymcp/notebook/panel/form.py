@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.notebook.panel.panel import Panel
-    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, QuestionKind, TrustAnswer, TrustQuestion
     from ipymcp.runtime.interaction import Answer, Asking, FormQuestion, LoginQuestion, UrlQuestion
     from ipymcp.runtime.places import Place
 
@@ -70,13 +70,13 @@ class CellForm:
         """Nothing is left of it."""
         self.end({})
 
-    def reaches(self, place: Place | None, subject: object) -> bool:
+    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
         """Whether its answers come through."""
-        return self._questions.reaches(place, subject)
+        return self._questions.reaches(kind, place, subject)
 
-    def begin(self, rests: Callable[[], object]) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object]) -> Asking:
         """Ask the one question."""
-        return _Asking(self, self._questions.begin(rests))
+        return _Asking(self, self._questions.begin(kind, rests))
 
     def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
         self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)

@@ -13,7 +13,7 @@ from ipymcp.notebook.panel.messages import Malformed, Message, text, texts
 from ipymcp.notebook.panel.state import where
 from ipymcp.notebook.panel.tooling import TOOL_VERBS
 from ipymcp.runtime.states import State
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -158,7 +158,7 @@ async def _history(panel: Panel, view: View, message: Message) -> list[Message]:
         failed=message.get("failed") is True,
         limit=limit,
     )
-    return [
+    rows = [
         {
             "time": entry.time,
             "duration": entry.duration,
@@ -171,6 +171,7 @@ async def _history(panel: Panel, view: View, message: Message) -> list[Message]:
         }
         for entry in entries
     ]
+    return [view.permissions.shown_history(row) for row in rows]
 
 
 async def _cancel(panel: Panel, view: View, message: Message) -> None:
@@ -182,7 +183,7 @@ async def _cancel(panel: Panel, view: View, message: Message) -> None:
 
 
 async def _answer(panel: Panel, view: View, message: Message) -> Any:
-    return panel.questions.answered(text(message, "question"), message)
+    return panel.questions.answered(text(message, "question"), message, view.permissions)
 
 
 def _server(panel: Panel, message: Message) -> str:

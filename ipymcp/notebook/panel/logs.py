@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from ipymcp.notebook.panel.messages import Message

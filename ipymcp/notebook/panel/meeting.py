@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ipymcp.files import PRIVATE, make_folder, write_file
 from ipymcp.state.meeting import PREFIX, VERSION, file_of, here, sweep
 from ipymcp.version import __version__
 
@@ -45,10 +46,7 @@ class Meeting(Struct, frozen=True):
         """Write the file: the socket is served."""
         kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": here()}
         text = json.dumps({**kernel, "version": VERSION, "ipymcp": __version__})
-        temporary = self.file.with_name(f"{self.file.name}.{self.pid}")
-        with open(temporary, "w", opener=_private, encoding="utf-8") as file:
-            file.write(text)
-        temporary.replace(self.file)
+        write_file(self.file, text, PRIVATE, durable=False)
 
     def end(self) -> None:
         """Take all of it away."""
@@ -66,7 +64,7 @@ def arrange(connection_file: str) -> Meeting:
     from jupyter_core.paths import jupyter_runtime_dir
 
     runtime = Path(jupyter_runtime_dir())
-    runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(runtime)
     sweep(runtime)
     for place in _places():
         with contextlib.suppress(OSError):  # its path is too long, it takes no sockets, or nothing at all
@@ -96,7 +94,3 @@ def _places() -> Iterator[str]:
     yield tempfile.gettempdir()
     if os.path.isdir("/tmp"):
         yield "/tmp"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

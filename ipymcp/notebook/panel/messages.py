@@ -1,12 +1,12 @@
-"""Messages of the panel's protocol: what a view may say in which mode, and how a message is read and written."""
+"""Messages of the panel's protocol: how one is read and written."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from ipymcp.errors import McpError, PolicyError
+from ipymcp.errors import McpError
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.state.meeting import VERSION
 
@@ -14,8 +14,6 @@ __all__ = [
     "VERSION",
     "Malformed",
     "Message",
-    "Mode",
-    "check_mode",
     "finite",
     "is_hello",
     "ready",
@@ -25,11 +23,6 @@ __all__ = [
 ]
 
 Message: TypeAlias = dict[str, Any]
-Mode: TypeAlias = Literal["full", "run", "view"]
-_VIEW: Final = frozenset({"logs", "tools", "tool", "history"})
-_RUN: Final = frozenset(
-    {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "answer"},
-)
 _LONGEST: Final = 10_000
 """Characters of a name or an address."""
 _MOST: Final = 1_000
@@ -37,24 +30,6 @@ _MOST: Final = 1_000
 
 class Malformed(McpError):
     """A view said what cannot be understood."""
-
-
-def check_mode(verb: str, mode: Mode, *, is_ours: bool) -> None:
-    """Let a verb pass that may be done in a mode.
-
-    Args:
-        verb: What a view asks for.
-        mode: What views may do now.
-        is_ours: Whether the view speaks our version of the protocol.
-
-    Raises:
-        PolicyError: It may not.
-    """
-    if mode == "full" or verb in _VIEW or (mode == "run" and verb in _RUN):
-        return
-    upgrade = "panel and kernel are of different versions: upgrade the older one"
-    hint = '%config IPyMCP.panel = "full" allows it' if is_ours else upgrade
-    raise PolicyError(f"this panel may not {verb}: its mode is {mode}", hint=hint)
 
 
 def is_hello(message: object) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from ipymcp.notebook.panel.intents import VERBS
 from ipymcp.notebook.panel.logs import LogNumbers
 from ipymcp.notebook.panel.messages import is_hello
+from ipymcp.notebook.panel.permissions import Permissions
 from ipymcp.notebook.panel.questions import PanelQuestions
 from ipymcp.notebook.panel.shown import Shown
 from ipymcp.notebook.panel.view import View
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ipymcp.notebook.panel.intents import Act
-    from ipymcp.notebook.panel.messages import Mode
+    from ipymcp.notebook.panel.permissions import Mode
     from ipymcp.notebook.panel.view import Carrier
     from ipymcp.notebook.panel.widget import PanelWidget
     from ipymcp.runtime.calls import Call
@@ -46,12 +47,14 @@ class Surroundings(Struct, frozen=True):
         namespace: Gives the name that `mcp` is bound to; empty where it is not.
         kernel: Names the kernel's life: another one is another kernel.
         has_control: Whether views may speak by the control channel too.
+        has_visitors: Whether the people at the page are strangers to the notebook, as under Voilà.
     """
 
     mode: Callable[[], Mode]
     namespace: Callable[[], str]
     kernel: str
     has_control: bool = False
+    has_visitors: bool = False
 
 
 class Panel:
@@ -118,7 +121,7 @@ class Panel:
             task.cancel()
             view.closed()
             view.carrier.left()
-            self.questions.left()
+            self.questions.drop_unanswerable()
 
     def greeted(self) -> None:
         """A view wants to be shown something."""
@@ -127,11 +130,17 @@ class Panel:
 
     def _callbacks(self) -> list[object]:
         """Where the user's browser may come back to after a login, the newest view's first."""
-        return [view.callback for view in reversed([*self.views]) if view.mode == "full"]
+        return [view.callback for view in reversed([*self.views]) if view.permissions.mode == "full"]
+
+    def permissions(self) -> Permissions:
+        """What views of our version may do now."""
+        mode = self.surroundings.mode()
+        return Permissions(mode, self.surroundings.has_visitors and mode != "full")
 
     def _tell_mode(self) -> None:
         for view in [*self.views]:
             view.tell()
+        self.questions.drop_unanswerable()
 
     def _attach(self, view: View) -> None:
         self.host.desk.elsewhere = self.questions

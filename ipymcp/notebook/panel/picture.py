@@ -8,6 +8,7 @@ from ipymcp.protocol.jsontypes import is_array
 
 if TYPE_CHECKING:
     from ipymcp.notebook.panel.messages import Message
+    from ipymcp.notebook.panel.permissions import Permissions
     from ipymcp.notebook.panel.shown import Shown
 
 __all__ = ["Picture"]
@@ -32,6 +33,7 @@ class Picture:
         self._sent: dict[str, dict[str, Message]] = {}
         self._sent_version = -1
         self._wants_all = False
+        self._permissions: Permissions | None = None
         self._number = 0
 
     @property
@@ -54,39 +56,47 @@ class Picture:
         """Something else decides now what is its own to see."""
         self._sent_version = -1
 
-    def update(self, *, asks: bool) -> Message | None:
+    def update(self, permissions: Permissions) -> Message | None:
         """A snapshot where one is due, else a patch where something has changed.
 
         Args:
-            asks: Whether the view may answer questions: else it sees none.
+            permissions: What the view may see. Where they are others than before, it gets everything anew.
         """
+        if permissions != self._permissions:
+            self._permissions, self._wants_all = permissions, True
         if self._wants_all:
             self._shown.look()
         elif not self.is_old:
             return None
-        now, before = self._scoped(asks), self._sent
+        now, before = self._scoped(permissions), self._sent
         self._sent, self._sent_version = now, self._shown.version
         if self._wants_all:
             self._wants_all = False
             self._number += 1
-            return {"kind": "snapshot", "seq": self._number, "state": {part: now.get(part, {}) for part in _PARTS}}
+            state = {part: _shown(part, now.get(part, {}), permissions) for part in _PARTS}
+            return {"kind": "snapshot", "seq": self._number, "state": state}
         changed = {part: change for part in now if (change := _difference(before.get(part, {}), now[part]))}
         if not changed:
             return None
         self._number += 1
+        changed = {part: _shown(part, rows, permissions) for part, rows in changed.items()}
         return {"kind": "patch", "seq": self._number, "set": changed}
 
-    def _scoped(self, asks: bool) -> dict[str, dict[str, Message]]:
+    def _scoped(self, permissions: Permissions) -> dict[str, dict[str, Message]]:
         """The rows that are its own to see."""
         server = self._server
         return {
             part: {
                 name: row
                 for name, row in self._shown.rows[part].items()
-                if (asks or part != "questions") and (server is None or row[_OWNERS[part]] == server)
+                if permissions.shows(part, row) and (server is None or row[_OWNERS[part]] == server)
             }
             for part in self.parts
         }
+
+
+def _shown(part: str, rows: dict[str, Any], permissions: Permissions) -> dict[str, Any]:
+    return {name: row and permissions.shown(part, row) for name, row in rows.items()}
 
 
 def _difference(before: dict[str, Message], now: dict[str, Message]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
+from ipymcp.text import visible
 from ipymcp.tools.content import Embedded, Image, Link
-from ipymcp.tools.sanitize import visible
+from ipymcp.tools.rendering import is_shown_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +39,13 @@ def preview(result: ToolResult | ResourceResult, variable: str | None) -> Messag
     """
     bundle = result._repr_mimebundle_()
     image = _image(bundle)
-    html = bundle.get("text/html")
+    is_text = is_shown_as_text(result)
+    html = None if is_text else bundle.get("text/html")
     html = html if html is not None and len(html) <= _LARGEST_HTML else None
     text = result.text
-    data = _small_json(result.data)
+    data = None if is_text else _small_json(result.data)
     shown = _head(text)
-    is_cut = len(text) > _LONGEST_TEXT or (data is None and not isinstance(result.data, str | bytes))
+    is_cut = len(text) > _LONGEST_TEXT or (data is None and not is_text and not isinstance(result.data, str | bytes))
     is_cut |= _has_images(result.content) and image is None and html is None
     size = memoryview(result._raw).nbytes
     return _preview(shown, html, image, data, _links(result.content), is_cut, size, variable)

@@ -17,17 +17,21 @@ from ipymcp.notebook.panel.answers import Wrong, action_of, approved, filled, tr
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from ipymcp.notebook.panel.messages import Message
     from ipymcp.notebook.panel.panel import Panel
-    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.notebook.panel.permissions import Permissions
+    from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, QuestionKind, TrustAnswer, TrustQuestion
     from ipymcp.runtime.interaction import Asking, FormQuestion, LoginQuestion, Redirected, UrlQuestion
     from ipymcp.runtime.places import Place
+
+    Reader: TypeAlias = Callable[[Message, Permissions], Any]
 
 __all__ = ["PanelQuestions"]
 
@@ -45,7 +49,7 @@ class _Open(Struct, eq=False):
     """A question that is asked now."""
 
     row: Message
-    read: Callable[[Message], Any]
+    read: Reader
     """Makes the answer of a message, or raises `Malformed`; gives `Wrong` where the user is to mend it."""
     outcome: Future[Any]
 
@@ -63,45 +67,52 @@ class PanelQuestions:
         self._open: dict[str, _Open] = {}
         """By id. Whoever pops one owns its outcome."""
 
-    def can_ask(self) -> bool:
-        """Whether a view would show it."""
-        return any(view.can_answer for view in [*self._panel.views])
+    def can_ask(self, kind: QuestionKind) -> bool:
+        """Whether a view would show such a question, and may answer it."""
+        return any(view.can_answer(kind) for view in [*self._panel.views])
 
-    def reaches(self, place: Place | None, subject: object) -> bool:
-        """Whether a view shows questions, and its answer comes through while the user waits in that place."""
+    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
+        """Whether a view may answer such questions, and its answer comes through while the user waits in that place."""
         is_own = any(call is subject for call in [*self._panel.calls.values()])
         running = place is not None and not is_own
         blocked = running and place is not None and place.is_blocked
-        carriers = [view.carrier for view in [*self._panel.views] if view.can_answer]
+        carriers = [view.carrier for view in [*self._panel.views] if view.can_answer(kind)]
         return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
 
-    def begin(self, rests: Callable[[], object]) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object]) -> Asking:
         """Ask a question."""
-        return _Asking(self, rests)
+        return _Asking(self, kind, rests)
 
-    def answered(self, question: str, message: Message) -> Any:
+    def answered(self, question: str, message: Message, permissions: Permissions) -> Any:
         """A view answers, on the background loop.
 
+        Args:
+            question: The id of the question.
+            message: The view's.
+            permissions: Of the view.
+
         Raises:
+            PolicyError: The view may not give this answer.
             UnknownName: That is not asked now.
             Malformed: It is no answer.
         """
         asked = self._open.get(question)
         if asked is None:
             raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
-        answer = asked.read(message)
+        permissions.check_answer(asked.row["kind"])
+        answer = asked.read(message, permissions)
         if isinstance(answer, Wrong):
             return {"errors": answer.errors}
         self.close(asked, answer)
         return None
 
-    def left(self) -> None:
-        """A view has gone: where none is left to answer, nobody does."""
-        if not self.can_ask():
-            for asked in [*self._open.values()]:
+    def drop_unanswerable(self) -> None:
+        """Views have gone, or may do less: what none of those that are left may answer is answered by nobody."""
+        for asked in [*self._open.values()]:
+            if not self.can_ask(asked.row["kind"]):
                 self.close(asked, None)
 
-    def put(self, row: Message, read: Callable[[Message], Any]) -> _Open:
+    def put(self, row: Message, read: Reader) -> _Open:
         """Show a question; from any thread."""
         asked = _Open({**row, "id": f"q{next(self._numbers)}"}, read, Future())
         self._open[asked.row["id"]] = asked
@@ -128,18 +139,20 @@ class _Asking:
 
     Args:
         questions: Where it is shown.
+        kind: What it is about.
         rests: Called once it only waits for a browser.
     """
 
-    def __init__(self, questions: PanelQuestions, rests: Callable[[], object]) -> None:
+    def __init__(self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object]) -> None:
         self._questions = questions
+        self._kind: QuestionKind = kind
         self._rests = rests
         self._asked: _Open | None = None
         self._is_withdrawn = False
 
     def can_ask(self) -> bool:
         """Whether a view would show it."""
-        return self._questions.can_ask()
+        return self._questions.can_ask(self._kind)
 
     def withdraw(self) -> None:
         """Nobody wants to know any more; from any thread."""
@@ -152,31 +165,49 @@ class _Asking:
         row = {"type": "fill", "title": f"{_asker(question)} asks", "message": question.message}
         row |= {"schema": dict(question.schema)}
         schema = ToolSchema(question.schema, server=question.server, tool=question.tool or "")
-        return self._ask(question.server, row, lambda message: filled(message, schema), CANCELLED)
+        return self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
 
     def visit(self, question: UrlQuestion) -> Answer:
         """Have an address visited."""
         row = {"type": "visit", "title": f"{_asker(question)} asks you to visit an address"}
         row |= {"message": question.message, "url": question.url, "domain": domain(question.url)}
-        return self._ask(question.server, row, lambda message: Answer(action_of(message)), CANCELLED)
+        return self._ask(question.server, row, lambda message, _: Answer(action_of(message)), CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
         """Have the user log in; wait for the browser, which may come before the user says so, or for the address."""
         title = f"{question.server} wants you to log in"
-        may = f"It may then: {', '.join(question.scopes)}" if question.scopes else ""
-        row = {"type": "visit", "title": title, "message": may, "url": question.url, "domain": question.domain}
-        visited = self._put(question.server, row, action_of)
+        may = f"\n\nIt may then: {', '.join(question.scopes)}" if question.scopes else ""
+        parties = f"{question.parties[0].upper()}{question.parties[1:]}."
+        row = {
+            "type": "visit",
+            "title": title,
+            "message": f"{parties}{may}",
+            "url": question.url,
+            "domain": question.domain,
+        }
+        visited = self._put(question.server, row, _action)
         if not self._is_agreed(visited, question.redirected):
             return None
         if question.redirected is None:
-            row = {"type": "fill", "title": title, "message": "Log in, then paste the address here.", "schema": _PASTE}
-            schema = ToolSchema(_PASTE, server=question.server, tool="")
-            pasted = self._ask(question.server, row, lambda message: filled(message, schema), CANCELLED)
-            return str(pasted.content["address"]) if pasted.content else None
+            return self._pasted(question, title)
         row = {"type": "wait", "title": title, "message": "Waiting for your browser to come back."}
-        waiting = self._put(question.server, row, action_of)
+        waiting = self._put(question.server, row, _action)
         self._rests()
         return "" if self._is_agreed(waiting, question.redirected) else None
+
+    def _pasted(self, question: LoginQuestion, title: str) -> str | None:
+        """The address that the browser ended at, asked for until it is one that can be."""
+        message = "Log in, then paste the address here."
+        schema = ToolSchema(_PASTE, server=question.server, tool="")
+        while True:
+            row = {"type": "fill", "title": title, "message": message, "schema": _PASTE}
+            pasted = self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
+            if not pasted.content:
+                return None
+            address = str(pasted.content["address"])
+            if not (slip := question.slip(address)):
+                return address
+            message = f"{slip[0].upper()}{slip[1:]}. Paste the whole address that the browser ended at."
 
     def _is_agreed(self, asked: _Open, redirected: Redirected | None) -> bool:
         """Whether the user agrees; a browser that comes back says so as well."""
@@ -202,7 +233,7 @@ class _Asking:
         agreed = frozenset(one.name for one in candidates if one.is_agreed)
         wanted = frozenset((one.name, secret) for one in candidates for secret in one.secrets)
         names = frozenset(one.name for one in candidates)
-        return self._ask("", row, lambda message: trusted(message, names, agreed, wanted), None)
+        return self._ask("", row, lambda message, _: trusted(message, names, agreed, wanted), None)
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         """Have the user say whether calls may be made."""
@@ -214,6 +245,7 @@ class _Asking:
                 "caller": one.caller,
                 "why": visible(one.why),
                 "hints": visible(one.hints),
+                "code": visible(one.code),
             }
             for one in question.calls
         ]
@@ -221,18 +253,31 @@ class _Asking:
         title = f"May these {len(shown)} calls be made?" if several else "May this call be made?"
         row = {"type": "approve", "title": title, "message": "", "calls": shown, "answers": [*question.answers]}
         row |= {"card": question.card} if question.card else {}
-        return self._ask(question.calls[0].server, row, lambda message: approved(message, question), None)
 
-    def _ask(self, server: str, row: Message, read: Callable[[Message], Any], otherwise: Any) -> Any:
+        def read(message: Message, permissions: Permissions) -> ApprovalAnswer:
+            return approved(message, permissions.answers(question.answers))
+
+        return self._ask(question.calls[0].server, row, read, None)
+
+    def _ask(self, server: str, row: Message, read: Reader, otherwise: Any) -> Any:
         answer = self._put(server, row, read).outcome.result()
         return otherwise if answer is None else answer
 
-    def _put(self, server: str, row: Message, read: Callable[[Message], Any]) -> _Open:
-        shown = {"title": visible(row["title"]), "message": visible(row["message"][:_LONGEST]), "server": server}
+    def _put(self, server: str, row: Message, read: Reader) -> _Open:
+        shown = {
+            "title": visible(row["title"]),
+            "message": visible(row["message"][:_LONGEST]),
+            "server": server,
+            "kind": self._kind,
+        }
         asked = self._asked = self._questions.put(row | shown, read)
         if self._is_withdrawn:
             self._questions.close(asked, None)
         return asked
+
+
+def _action(message: Message, _: Permissions) -> str:
+    return action_of(message)
 
 
 def _asker(question: FormQuestion | UrlQuestion) -> str:

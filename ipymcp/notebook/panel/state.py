@@ -11,7 +11,7 @@ from ipymcp.notebook.panel.messages import finite
 from ipymcp.policy.rules import hints
 from ipymcp.protocol import wire
 from ipymcp.runtime.states import State
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

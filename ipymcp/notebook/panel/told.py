@@ -10,7 +10,7 @@ from ipymcp.notebook.panel.messages import sound
 from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.web import domain
-from ipymcp.tools.sanitize import visible
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import McpError, UnknownName
+from ipymcp.errors import McpError, PolicyError, UnknownName
 from ipymcp.notebook.panel.code import magic, python
 from ipymcp.notebook.panel.messages import Malformed, Message, sound, text
 from ipymcp.notebook.panel.preview import preview, prompt_preview
 from ipymcp.notebook.panel.state import problem, tool_details, tool_rows
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.names import nearest
+from ipymcp.text import visible
 from ipymcp.tools.prompts import prompt
 from ipymcp.tools.resources import Resource
-from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ async def _validate(panel: Panel, view: View, message: Message) -> Message:
 async def _call(panel: Panel, view: View, message: Message) -> Message:
     session = panel.host.find(text(message, "server"))
     if session.client is None:
-        await session.awake()
+        await _wake(session, panel, view)
     _, entry = _entry(panel, message)
     factory, arguments = panel.mcp._factory, _arguments(message)
     checked = await asyncio.to_thread(factory.schema(entry).check, arguments)
@@ -74,22 +74,38 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
     """Make a call, and tell the view how it ended."""
     try:
         await call.over()
-        shown = await _kept(panel, call.number, await asyncio.to_thread(call.result), preview)
+        shown = await _kept(panel, view, call.number, await asyncio.to_thread(call.result), preview)
         view.say({"kind": "result", "call": call.number, "ok": True, "preview": shown})
     except McpError as error:
-        view.say({"kind": "result", "call": call.number, "ok": False, "error": problem(error)})
+        view.say(
+            {"kind": "result", "call": call.number, "ok": False, "error": problem(view.permissions.shown_error(error))}
+        )
     except Exception as error:  # a fault of ours must not leave the view waiting
-        fault = problem(McpError(f"a fault of ipymcp: {error!r}"))
+        fault = problem(view.permissions.shown_error(McpError(f"a fault of ipymcp: {error!r}")))
         view.say({"kind": "result", "call": call.number, "ok": False, "error": fault})
     finally:
         panel.calls.pop(call.number, None)
 
 
-async def _kept(panel: Panel, number: int, value: Value, show: Callable[[Any, str | None], Message]) -> Message:
+async def _kept(
+    panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None], Message]
+) -> Message:
     """Keep a value in the kernel, and give what is shown of it."""
     panel.mcp.results.keep(number, value, memoryview(value._raw).nbytes)
-    namespace = panel.surroundings.namespace()
+    namespace = "" if view.permissions.is_visitor else panel.surroundings.namespace()
     return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
+
+
+async def _wake(session: ServerSession, panel: Panel, view: View) -> None:
+    """Wait until a server can be used; a lazy one is started.
+
+    Raises:
+        PolicyError: Somebody has to agree first that the server runs, and the view may not.
+    """
+    is_limited = not view.permissions.may_answer("trust")
+    if session.is_lazy and is_limited and not await panel.host.guard.trust.allows(session.definition):
+        raise PolicyError("needs an agreement that this panel may not give", server=session.name)
+    await session.awake()
 
 
 async def _code(panel: Panel, view: View, message: Message) -> Message:
@@ -104,7 +120,7 @@ async def _code(panel: Panel, view: View, message: Message) -> Message:
 
 async def _resources(panel: Panel, view: View, message: Message) -> Message:
     session = panel.host.find(text(message, "server"))
-    await session.awake()
+    await _wake(session, panel, view)
     catalog = await session.offers.look("resources", "templates")
     resources = [
         {**_about(one), "uri": one.uri, "mime": _shown(one.mimeType), "size": one.size}
@@ -118,13 +134,14 @@ async def _resources(panel: Panel, view: View, message: Message) -> Message:
 
 async def _read(panel: Panel, view: View, message: Message) -> Message:
     session = panel.host.find(text(message, "server"))
+    await _wake(session, panel, view)
     result = await Resource(panel.host, session.name, text(message, "uri")).read.aio()
-    return await _kept(panel, panel.host.number(), result, preview)
+    return await _kept(panel, view, panel.host.number(), result, preview)
 
 
 async def _prompts(panel: Panel, view: View, message: Message) -> list[Message]:
     session = panel.host.find(text(message, "server"))
-    await session.awake()
+    await _wake(session, panel, view)
     catalog = await session.offers.look("prompts")
     return [
         {
@@ -141,14 +158,14 @@ async def _prompts(panel: Panel, view: View, message: Message) -> list[Message]:
 
 async def _prompt(panel: Panel, view: View, message: Message) -> Message:
     session = panel.host.find(text(message, "server"))
-    await session.awake()
+    await _wake(session, panel, view)
     name = text(message, "prompt")
     entry = session.catalog.find_prompt(name) or (await session.offers.look("prompts")).find_prompt(name)
     if entry is None:
         hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {session.name}"
         raise UnknownName(f"there is no prompt {name!r}", server=session.name, hint=hint)
     result = await prompt(panel.host, entry).aio(**_arguments(message))
-    return await _kept(panel, panel.host.number(), result, prompt_preview)
+    return await _kept(panel, view, panel.host.number(), result, prompt_preview)
 
 
 def _entry(panel: Panel, message: Message) -> tuple[ServerSession, ToolEntry]:

@@ -12,7 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.errors import McpError
-from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, Mode, check_mode, ready
+from ipymcp.notebook.panel.messages import VERSION, Malformed, Message, ready
+from ipymcp.notebook.panel.permissions import Permissions
 from ipymcp.notebook.panel.picture import Picture
 from ipymcp.notebook.panel.state import problem
 from ipymcp.protocol.jsontypes import is_object
@@ -21,6 +22,7 @@ from ipymcp.version import __version__
 if TYPE_CHECKING:
     from ipymcp.notebook.panel.logs import LogReader
     from ipymcp.notebook.panel.panel import Panel
+    from ipymcp.policy.questions import QuestionKind
 
 __all__ = ["Carrier", "View"]
 
@@ -71,14 +73,16 @@ class View:
         """The logs it follows, by server."""
 
     @property
-    def mode(self) -> Mode:
+    def permissions(self) -> Permissions:
         """What it may do now."""
-        return self._panel.surroundings.mode() if self._version == VERSION else "view"
+        permissions = self._panel.permissions()
+        if self._version == VERSION:
+            return permissions
+        return Permissions("view", permissions.is_visitor, is_our_version=False)
 
-    @property
-    def can_answer(self) -> bool:
-        """Whether it shows questions, and may answer them."""
-        return self.is_greeted and "questions" in self._picture.parts and self.mode != "view"
+    def can_answer(self, kind: QuestionKind) -> bool:
+        """Whether it shows questions of this kind, and may answer them."""
+        return self.is_greeted and "questions" in self._picture.parts and self.permissions.may_answer(kind)
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
@@ -112,8 +116,9 @@ class View:
         """Tell it whom it talks to, and what it may do now."""
         if self.is_greeted:
             self._picture.look_again()
-            surroundings = self._panel.surroundings
-            hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": self.mode}
+            surroundings, permissions = self._panel.surroundings, self.permissions
+            hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": permissions.mode}
+            hello |= {"visitor": permissions.is_visitor}
             hello |= {"namespace": surroundings.namespace(), "kernel": surroundings.kernel}
             self.say({**hello, "control": surroundings.has_control})
 
@@ -136,7 +141,7 @@ class View:
             act = self._panel.verbs.get(verb) if isinstance(verb, str) else None
             if act is None or not isinstance(verb, str):
                 raise Malformed(f"there is no verb {str(verb)[:100]!r}")
-            check_mode(verb, self.mode, is_ours=self._version == VERSION)
+            self.permissions.check(verb)
             value = await act(self._panel, self, message)
         except McpError as error:
             self._refuse(number, error)
@@ -146,7 +151,7 @@ class View:
             self.say({"kind": "reply", "id": number, "ok": True, "value": value})
 
     def _refuse(self, number: int | None, error: McpError) -> None:
-        self.say({"kind": "reply", "id": number, "ok": False, "error": problem(error)})
+        self.say({"kind": "reply", "id": number, "ok": False, "error": problem(self.permissions.shown_error(error))})
 
     # -- saying -------------------------------------------------------------------------------------------------------
 
@@ -179,7 +184,7 @@ class View:
                 await self._send_update()
 
     async def _send_update(self) -> None:
-        if update := self._picture.update(asks=self.mode != "view"):
+        if update := self._picture.update(self.permissions):
             await self.carrier.carry(*ready(update))
         for server, reader in [*self.logs.items()]:
             if lines := reader.read():

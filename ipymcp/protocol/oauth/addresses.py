@@ -6,11 +6,22 @@ import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
 from ipymcp.errors import AuthError
+from ipymcp.protocol.transports.addresses import literal_address
 
-__all__ = ["canonical", "covers", "host", "is_loopback", "origin", "same_origin", "secure"]
+__all__ = [
+    "THEIR_FAULT",
+    "canonical",
+    "covers",
+    "host",
+    "is_loopback",
+    "origin",
+    "same_origin",
+    "same_resource",
+    "secure",
+]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_THEIR_FAULT = "a fault of the server: tell whoever runs it"
+THEIR_FAULT = "a fault of the server: tell whoever runs it"
 
 
 def host(url: str) -> str:
@@ -33,16 +44,16 @@ def same_origin(one: str, other: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether it names this machine: `localhost`, 127.0.0.0/8 or ::1."""
+    """Whether it names this machine, as `localhost` or by a loopback address in any notation."""
     parts = _split(url)
     if parts is None or not parts.hostname:
         return False
     if parts.hostname == "localhost":
         return True
-    try:
-        return ipaddress.ip_address(parts.hostname).is_loopback
-    except ValueError:
-        return False
+    ip = literal_address(parts.hostname)
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    ip = mapped or ip
+    return ip is not None and ip.is_loopback
 
 
 def secure(url: str, what: str, *, loopback: bool) -> str:
@@ -60,13 +71,13 @@ def secure(url: str, what: str, *, loopback: bool) -> str:
     parts = _split(url)
     is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters only look like those of a domain
     if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not is_plain:
-        raise AuthError(f"cannot log in: {what} is no web address: {url[:200]!a}", hint=_THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} is no web address: {url[:200]!a}", hint=THEIR_FAULT)
     if parts.username is not None or parts.fragment:
-        raise AuthError(f"cannot log in: {what} on {host(url)} holds a user name or a fragment", hint=_THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} on {host(url)} holds a user name or a fragment", hint=THEIR_FAULT)
     if is_loopback(url):
         if not loopback:
             message = f"cannot log in: {what} is on this machine ({host(url)}), and the server is not"
-            raise AuthError(message, hint=_THEIR_FAULT)
+            raise AuthError(message, hint=THEIR_FAULT)
     elif parts.scheme != "https":
         message = f"cannot log in: {what} on {host(url)} is not https"
         raise AuthError(message, hint="only on this machine is http safe; use https, or give a token by headers")
@@ -78,6 +89,11 @@ def canonical(server_url: str) -> str:
     parts = urlsplit(server_url)
     path = "" if parts.path == "/" else parts.path
     return f"{origin(server_url)}{path}{'?' + parts.query if parts.query else ''}"
+
+
+def same_resource(one: str, other: str) -> bool:
+    """Whether two resource identifiers are the same, but for a bare trailing slash."""
+    return canonical(one).rstrip("/") == canonical(other).rstrip("/")
 
 
 def covers(resource: str, server_url: str) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Challenge", "Demand", "demand", "parse"]
+__all__ = ["Challenge", "Demand", "demand", "parse", "scope_tokens"]
 
 _LONGEST = 16_384
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -21,6 +21,7 @@ _PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*+)"?|([^\s,"=
 _SCHEME = re.compile(rf"\s*({_TOKEN})(?=[\s,]|$)")
 _TOKEN68 = re.compile(r"[ \t]+[A-Za-z0-9._~+/-]+=*\s*(?=,|$)")
 _REST = re.compile(r"[^,]*")
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -57,7 +58,12 @@ def demand(values: Sequence[str]) -> Demand:
     def first(name: str) -> str | None:
         return next((c.parameters[name] for c in ordered if c.parameters.get(name)), None)
 
-    return Demand(first("resource_metadata"), tuple(dict.fromkeys((first("scope") or "").split())), first("error"))
+    return Demand(first("resource_metadata"), scope_tokens((first("scope") or "").split(" ")), first("error"))
+
+
+def scope_tokens(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the names that are scopes (RFC 6749 section 3.3), each once; a question shows them to the user."""
+    return tuple(dict.fromkeys(name for name in names if _SCOPE.fullmatch(name)))
 
 
 def _challenges(text: str) -> Iterator[Challenge]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from ipymcp.errors import AuthError
 from ipymcp.protocol.jsontypes import is_array
 from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.oauth.challenges import scope_tokens
 
 if TYPE_CHECKING:
     from ipymcp.protocol.oauth.fetching import Web
@@ -93,7 +94,7 @@ async def resource(web: Web, server_url: str, told: str | None) -> Resource:
     for url in resource_urls(server_url, told):
         document, trouble = await web.document(url, "the server's metadata")
         if document is not None and isinstance(document.get("resource"), str):
-            return _resource(document, server_url)
+            return _resource(document, server_url, url)
         if trouble:
             troubles.append(f"{url} {trouble}")
     if troubles:
@@ -101,13 +102,23 @@ async def resource(web: Web, server_url: str, told: str | None) -> Resource:
     return Resource(addresses.canonical(server_url), (addresses.origin(server_url),), ())
 
 
-def _resource(document: dict[str, Any], server_url: str) -> Resource:
+def _resource(document: dict[str, Any], server_url: str, found_at: str) -> Resource:
+    """What metadata says of the server.
+
+    Metadata may name a folder that the server lies in, and then only the folder's own metadata is believed (RFC 9728
+    section 3.3): on a host that several tenants share, one of them would else get tokens that are good for all. From
+    anywhere else it stands for the server alone.
+    """
     uri = document["resource"]
     if not addresses.covers(uri, server_url):
         message = f"cannot log in: the server's metadata is that of another server ({uri[:200]!a})"
         raise AuthError(message, hint=_ASK_THE_OPERATOR)
+    if not addresses.same_resource(uri, server_url) and found_at != resource_urls(uri, None)[0]:
+        uri = addresses.canonical(server_url)
     issuers = _strings(document.get("authorization_servers"))[:_MOST_ISSUERS]
-    return Resource(uri, issuers or (addresses.origin(server_url),), _strings(document.get("scopes_supported")))
+    return Resource(
+        uri, issuers or (addresses.origin(server_url),), scope_tokens(_strings(document.get("scopes_supported")))
+    )
 
 
 async def authorization_server(web: Web, issuer: str, server_url: str) -> AuthorizationServer:
@@ -162,7 +173,7 @@ def _server(web: Web, document: dict[str, Any]) -> AuthorizationServer:
         authorization_endpoint=endpoint("authorization_endpoint"),
         token_endpoint=token_endpoint,
         registration_endpoint=endpoint("registration_endpoint"),
-        scopes=_strings(document.get("scopes_supported")),
+        scopes=scope_tokens(_strings(document.get("scopes_supported"))),
         auth_methods=_strings(methods) if is_array(methods) else None,
         signing_algorithms=_strings(document.get("token_endpoint_auth_signing_alg_values_supported")),
         has_pkce="S256" in _strings(document.get("code_challenge_methods_supported")),

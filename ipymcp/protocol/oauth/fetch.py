@@ -14,12 +14,16 @@ from ipymcp.protocol.transports.refusals import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.protocol.transports.addresses import Zone
+
 __all__ = ["fetch"]
 
 
-async def fetch(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+async def fetch(
+    method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
+) -> tuple[int, Mapping[str, str], bytes]:
     """Send one request over a connection of its own: logins are rare, and leave nothing open behind them."""
-    client = await asyncio.to_thread(HttpClient, parse_address(url), {})
+    client = await asyncio.to_thread(HttpClient, parse_address(url), {}, reach)
     try:
         answer = await client.send(method, headers, body, follow=False)
         try:

@@ -16,6 +16,7 @@ from ipymcp.errors import AuthError, McpError
 from ipymcp.protocol.eras import HANDSHAKE_VERSIONS
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
 from ipymcp.protocol.wire import NotJson, loads
 
 if TYPE_CHECKING:
@@ -37,17 +38,25 @@ class Fetch(Protocol):
     """Sends one HTTP request and gives back the answer, whatever its status."""
 
     async def __call__(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send one request.
 
         It follows no redirect, sends no header but these and the protocol's own, keeps no cookies, and reads no more
         than `MAX_BODY` + 1 bytes of the answer.
 
+        Args:
+            method: `GET` or `POST`.
+            url: Where to.
+            headers: To send.
+            body: To send.
+            reach: The closest zone that may be connected to, judged by the addresses that the host's name resolves to.
+
         Returns:
             Status, headers and body.
 
         Raises:
+            OutOfReach: The address is closer than that.
             McpError: No answer came; the message says why. An `OSError` will do as well.
         """
         ...
@@ -75,11 +84,22 @@ class Web:
     Args:
         fetch: How requests travel.
         loopback: Whether addresses on this machine will do; see `addresses.secure`.
+        vouched: Hosts that the user has configured: wherever they are, they may be connected to.
+
+    What a server names must not be closer to this machine than the server itself is, or its metadata could have this
+    machine call its own neighbours.
     """
 
-    def __init__(self, fetch: Fetch, *, loopback: bool) -> None:
+    def __init__(self, fetch: Fetch, *, loopback: bool, vouched: frozenset[str] = frozenset()) -> None:
         self._fetch = fetch
         self.loopback = loopback
+        self._vouched = vouched
+        self._reach = Zone.LOCAL if loopback else Zone.PUBLIC
+
+    def answered_from(self, peer: str | None) -> None:
+        """The server has just answered from this IP address."""
+        if peer is not None and not self.loopback:
+            self._reach = zone_of(peer) or Zone.PUBLIC
 
     async def document(self, url: str, what: str) -> Found:
         """The JSON object at an address, if there is one.
@@ -125,9 +145,12 @@ class Web:
     ) -> tuple[int, Mapping[str, str], bytes]:
         try:
             async with asyncio.timeout(_PATIENCE):
-                return await self._fetch(method, url, headers, body)
+                reach = Zone.LOCAL if addresses.host(url) in self._vouched else self._reach
+                return await self._fetch(method, url, headers, body, reach=reach)
         except TimeoutError:
             reason = f"no answer within {_PATIENCE:g} s"
+        except OutOfReach as error:
+            raise AuthError(f"cannot log in: {error.message}", hint=addresses.THEIR_FAULT) from error
         except (McpError, OSError) as error:
             reason = getattr(error, "message", None) or str(error) or type(error).__name__
         hint = "check the network and the proxy settings, then %mcp start"

@@ -26,6 +26,8 @@ __all__ = ["Asked", "Granter", "challenge_of"]
 
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_CLIENTS_OWN = frozenset({"prompt", "request", "request_uri", "response_mode", "scope"})
+"""Parameters that a client may set or leave out; an authorization server's page has none of them by itself."""
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
@@ -65,7 +67,8 @@ class Granter:
         """Where users log in, if they may.
 
         Raises:
-            AuthError: The authorization server has no such page, or does not protect it by PKCE.
+            AuthError: The authorization server has no such page, does not protect it by PKCE, or leaves it to another
+                site without binding the answer to itself.
         """
         page = self._server.authorization_endpoint
         if page is None:
@@ -74,10 +77,36 @@ class Granter:
         if not self._server.has_pkce:
             message = f"cannot log in: {self._who} does not say that it supports PKCE with S256"
             raise AuthError(message, hint="MCP forbids to log in without; tell whoever runs the server")
+        if addresses.host(page) != self._who and not self._server.sends_issuer and not self._is_configured():
+            # Else it could have users log in at an honest site, as that site's client, and be given the code.
+            raise AuthError(
+                f"cannot log in: {self._who} sends its users to {addresses.host(page)}, and answers from there do not "
+                "say for whom they are (no iss, RFC 9207)",
+                hint=f"if you trust {self._who}, set issuer to {self._server.issuer!r} in its auth",
+            )
         return page
 
+    @property
+    def site(self) -> str:
+        """The host of the server that the tokens are for."""
+        return addresses.host(self._resource)
+
+    @property
+    def answer_to(self) -> str:
+        """The host that the answer to a login, and the client's secret, go to."""
+        return addresses.host(self._server.token_endpoint)
+
+    def _is_configured(self) -> bool:
+        """Whether the user has named this authorization server."""
+        issuer = self._settings.issuer
+        return issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
+
     def request_url(self, page: str, asked: Asked, client: Registration) -> str:
-        """The URL of that page for one login."""
+        """The URL of that page for one login.
+
+        Raises:
+            AuthError: The page's address has a parameter of its own in the place of one of ours.
+        """
         fields = {
             "response_type": "code",
             "client_id": client.client_id,
@@ -92,7 +121,11 @@ class Granter:
             fields["prompt"] = (
                 "consent"  # without, OpenID providers ignore that scope (OpenID Connect Core, section 11)
             )
-        return f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(fields)}"
+        own = parse_qs(urlsplit(page).query, keep_blank_values=True)
+        if twice := next((name for name in own if name in fields or name in _CLIENTS_OWN), None):
+            message = f"cannot log in: the page of {self._who} sets {twice}, which is the client's to set"
+            raise AuthError(message, hint=addresses.THEIR_FAULT)
+        return f"{page}{'&' if own else '?'}{urlencode(fields)}"
 
     def code(self, asked: Asked, address: str) -> str:
         """The authorization code in the address the browser was redirected to.
@@ -100,6 +133,26 @@ class Granter:
         Raises:
             AuthError: It is not the answer to this login, or the login was refused.
         """
+        answer = self._answer(asked, address)
+        self._check_issuer(answer.get("iss"))
+        if error := answer.get("error"):
+            raise self._refusal(error, answer.get("error_description", ""))
+        return answer["code"]
+
+    def slip(self, asked: Asked, address: str) -> str:
+        """What a pasted address lacks that the answer to this login has, as when only half of it was copied.
+
+        Returns:
+            A line for the user, or the empty string.
+        """
+        try:
+            self._answer(asked, address)
+        except AuthError as error:
+            return error.message
+        return ""
+
+    def _answer(self, asked: Asked, address: str) -> dict[str, str]:
+        """The parameters of an address, which are an answer to this login."""
         hint = "%mcp start asks again; paste the whole address that the browser ends at"
         parts, expected = urlsplit(address.strip()), urlsplit(asked.redirect_uri)
         if (parts.scheme, parts.netloc, parts.path or "/") != (expected.scheme, expected.netloc, expected.path or "/"):
@@ -112,12 +165,9 @@ class Granter:
             raise AuthError(f"the answer of {self._who} gives a parameter twice", hint=hint)
         if not secrets.compare_digest(answer.get("state", [""])[0].encode(), asked.state.encode()):
             raise AuthError(f"the answer belongs to another login than this one at {self._who}", hint=hint)
-        self._check_issuer(answer.get("iss", [None])[0])
-        if error := answer.get("error", [""])[0]:
-            raise self._refusal(error, answer.get("error_description", [""])[0])
-        if not (code := answer.get("code", [""])[0]):
+        if not any(answer.get(name, [""])[0] for name in ("code", "error")):
             raise AuthError(f"the answer of {self._who} holds no code", hint=hint)
-        return code
+        return {name: values[0] for name, values in answer.items()}
 
     def _check_issuer(self, given: str | None) -> None:
         """RFC 9207 section 2.4: simple comparison; nothing else of a wrong answer is looked at, or shown."""

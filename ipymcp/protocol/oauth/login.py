@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -80,10 +81,14 @@ class Login:
             request = LoginRequest(
                 url=granter.request_url(page, asked, client),
                 domain=addresses.host(page),
+                site=granter.site,
+                answer_to=granter.answer_to,
+                gives_secret=self._settings.client_secret is not None,
                 issuer=server.issuer,
                 scopes=scopes,
                 redirect_uri=uri,
                 redirect=redirect,
+                slip=partial(granter.slip, asked),
             )
             try:
                 code = granter.code(asked, await self._user.login(request))

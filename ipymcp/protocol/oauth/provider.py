@@ -75,7 +75,7 @@ class OAuth:
         self._url = server_url
         self._settings = settings
         self._store = store
-        self._web = Web(http, loopback=addresses.is_loopback(server_url))
+        self._web = Web(http, loopback=addresses.is_loopback(server_url), vouched=_named_by_user(settings))
         self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
         self._lock = asyncio.Lock()
@@ -104,7 +104,9 @@ class OAuth:
         self._uses += 1
         return _Sent(self._authorization(), self._failures)
 
-    async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
+    async def challenged(
+        self, status: int, challenges: Sequence[str], sent: Mapping[str, str], peer: str | None = None
+    ) -> bool:
         """The server turned a request away: find a way in.
 
         Returns:
@@ -119,6 +121,7 @@ class OAuth:
         failures = sent.failures if isinstance(sent, _Sent) else self._failures
         async with self._lock:
             await self._load()
+            self._web.answered_from(peer)
             if self._is_answered(asked, sent) or await self._adopt(asked, sent):
                 return True
             if self._failure is not None and self._failures != failures:
@@ -239,7 +242,7 @@ class OAuth:
 
     async def _grant(self, server: AuthorizationServer, resource: str, scopes: tuple[str, ...]) -> Tokens:
         granter = Granter(self._web, server, self._settings, resource)
-        client = configured(self._settings, server, self._key.issuer if self._key else None)
+        client = configured(self._settings, server, self._key.issuer if self._key else None, self._url)
         if self._settings.grant == "authorization_code":
             return await self._login.run(server, granter, client, scopes)
         if client is None:
@@ -299,3 +302,9 @@ class OAuth:
 
     def _count(self, kind: str, scopes: tuple[str, ...]) -> None:
         self._attempts.append((time.monotonic(), kind, frozenset(scopes)))
+
+
+def _named_by_user(settings: OAuthSettings) -> frozenset[str]:
+    """The hosts that the configuration names."""
+    urls = (settings.issuer, settings.idp_issuer, settings.idp_token_endpoint)
+    return frozenset(addresses.host(url) for url in urls if url)

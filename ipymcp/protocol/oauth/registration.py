@@ -26,16 +26,21 @@ _NO_WAY = (
 )
 
 
-def configured(settings: OAuthSettings, server: AuthorizationServer, used: str | None) -> Registration | None:
+def configured(
+    settings: OAuthSettings, server: AuthorizationServer, used: str | None, server_url: str
+) -> Registration | None:
     """The client a person has configured, if one is.
 
     Args:
         settings: What is configured.
         server: Where it is to be used.
         used: The issuer of the last tokens; where none is configured, the client belongs to that one.
+        server_url: The server's address. Where a user logs in, the question names who gets the secret; elsewhere it
+            goes by itself to the server's own host only.
 
     Raises:
-        AuthError: It belongs to another authorization server.
+        AuthError: It belongs to another authorization server, or has a secret, and nobody has said whose it is or will
+            be asked.
     """
     if settings.client_id is None:
         return None
@@ -45,6 +50,13 @@ def configured(settings: OAuthSettings, server: AuthorizationServer, used: str |
             f"cannot log in: the server now sends its users to {addresses.host(server.issuer)}, "
             f"and the configured client belongs to {addresses.host(issuer)}",
             hint="register a client there, and set issuer, client_id and client_secret in its auth",
+        )
+    is_unasked = issuer is None and settings.client_secret is not None and settings.grant != "authorization_code"
+    if is_unasked and urlsplit(server.token_endpoint).hostname != urlsplit(server_url).hostname:
+        who = addresses.host(server.token_endpoint)
+        raise AuthError(
+            f"cannot log in: the server wants the configured client secret sent to {who}",
+            hint=f"if the client was registered there, set issuer to {server.issuer!r} in its auth",
         )
     method = endpoint.auth_method(settings, server, has_secret=settings.client_secret is not None)
     return Registration(settings.client_id, method, settings.client_secret)

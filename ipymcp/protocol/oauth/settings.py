@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipymcp.protocol.oauth.redirect import RedirectSource
 
 __all__ = ["AuthMethod", "LoginRequest", "LoginUser", "OAuthSettings"]
@@ -54,6 +56,12 @@ class LoginRequest:
     """The authorization server's page, to be opened in a browser."""
     domain: str
     """Whose page that is."""
+    site: str
+    """The host of the server that the login is for."""
+    answer_to: str
+    """The host that the answer goes to, and the client's secret where there is one."""
+    gives_secret: bool
+    """Whether a configured secret goes there."""
     issuer: str
     """The authorization server's own name for itself; usually on the same domain."""
     scopes: tuple[str, ...]
@@ -62,6 +70,8 @@ class LoginRequest:
     """The beginning of the address the browser ends at."""
     redirect: RedirectSource | None
     """Where the redirect arrives by itself, unless the browser is on another machine. None: it has to be pasted."""
+    slip: Callable[[str], str]
+    """Says of a pasted address what it lacks to be the answer; nothing where it is one."""
 
 
 class LoginUser(Protocol):

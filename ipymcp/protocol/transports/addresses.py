@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -11,13 +14,41 @@ from ipymcp.errors import CallError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Address", "checked_headers", "parse_address", "within_origin"]
+__all__ = [
+    "Address",
+    "OutOfReach",
+    "Zone",
+    "checked_headers",
+    "literal_address",
+    "parse_address",
+    "within_origin",
+    "zone_of",
+]
 
 _PORTS = {"http": 80, "https": 443}
 _UNIX = re.compile(r"unix://(?P<socket>/[^:?#]+)(?::(?P<path>/.*)?)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_HEADERS = re.compile(r"[\0\r\n]")
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
+
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Zone(IntEnum):
+    """How close to this machine an IP address is."""
+
+    PUBLIC = 0
+    PRIVATE = 1
+    """A network that is not the internet: private, shared and reserved ranges."""
+    LOCAL = 2
+    """This machine or its link: loopback, unspecified, link-local, multicast, or an address of its own interfaces."""
+
+
+class OutOfReach(CallError):
+    """An address must not be connected to, because who named it is farther away than the address is."""
 
 
 class Address(NamedTuple):
@@ -68,6 +99,56 @@ def within_origin(base: str, location: str, verb: str) -> str:
             hint="if that is right, load the server by that address",
         )
     return there._replace(fragment="").geturl()
+
+
+def literal_address(host: str) -> IpAddress | None:
+    """The IP address that a host is written as, in any form that a resolver takes; None for a name.
+
+    `127.1`, `0x7f000001`, `2130706433` and `0177.0.0.1` are all 127.0.0.1.
+    """
+    text = host.strip("[]").partition("%")[0]
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(text)) if text.isascii() and " " not in text else None
+    except OSError:
+        return None
+
+
+def zone_of(host: str) -> Zone | None:
+    """The zone of an IP address, however it is written, or of `localhost`; None for any other name."""
+    if f".{host.lower().rstrip('.')}".endswith(".localhost"):
+        return Zone.LOCAL
+    ip = literal_address(host)
+    if ip is None:
+        return None
+    ip = _embedded(ip)
+    if ip.is_loopback or ip.is_unspecified or ip.is_link_local or ip.is_multicast or str(ip) in _own_addresses():
+        return Zone.LOCAL
+    return Zone.PUBLIC if ip.is_global else Zone.PRIVATE
+
+
+def _embedded(ip: IpAddress) -> IpAddress:
+    """The IPv4 address that an IPv6 address stands for, where it does."""
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip in _NAT64:
+            return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
+    return ip
+
+
+def _own_addresses() -> set[str]:
+    """The IP addresses of this machine's interfaces."""
+    import psutil  # on logins only
+
+    return {
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    }
 
 
 def checked_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:

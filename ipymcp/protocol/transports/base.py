@@ -79,13 +79,16 @@ class Authorizer(Protocol):
         """What every request carries now, such as `Authorization`; empty before the first login."""
         ...
 
-    async def challenged(self, status: int, challenges: Sequence[str], sent: Mapping[str, str]) -> bool:
+    async def challenged(
+        self, status: int, challenges: Sequence[str], sent: Mapping[str, str], peer: str | None = None
+    ) -> bool:
         """The server answered 401, or 403 with a challenge, to a request that carried `sent`.
 
         Args:
             status: 401 or 403.
             challenges: The `WWW-Authenticate` values.
             sent: What `headers` gave for that request; another request may have got something newer meanwhile.
+            peer: The IP address that answered, where it is known.
 
         Returns:
             Whether to send the request once more, with new `headers`.

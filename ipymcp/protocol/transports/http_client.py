@@ -14,16 +14,16 @@ import ssl
 import urllib.request
 from collections import deque
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 import httpcore
 import httpx
 
 from ipymcp.errors import CallError, ConfigError, ConnectionLost
-from ipymcp.protocol.transports.addresses import within_origin
+from ipymcp.protocol.transports.addresses import Zone, within_origin, zone_of
 from ipymcp.protocol.transports.http_failures import FAILURES, before_answer, within_answer
-from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, Network
+from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, Network, check_reach
 from ipymcp.protocol.transports.refusals import too_large
 from ipymcp.version import __version__
 
@@ -84,6 +84,11 @@ class Answer:
     def media_type(self) -> str:
         """Such as `text/event-stream`, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def peer(self) -> str | None:
+        """The IP address that answered; None where that is a proxy's, or there is none."""
+        return self._client.peer_of(self._response)
 
     @property
     def challenges(self) -> list[str]:
@@ -180,18 +185,28 @@ class HttpClient:
     Args:
         address: Of the server.
         headers: Of every request, checked, such as `Authorization`.
+        reach: The closest zone that may be connected to; any, where the user has named the address.
+
+    Raises:
+        ConfigError: The address cannot be used.
+        OutOfReach: It is too close to this machine.
 
     Making one reads the CA bundle, which takes its time, and connects to nobody.
     """
 
-    def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
+    def __init__(self, address: Address, headers: Mapping[str, str], reach: Zone = Zone.LOCAL) -> None:
         self.address = address
         self._is_closed = False
-        self._network = Network()
-        self._proxy = None if address.socket else _environment_proxy(httpx.URL(address.url))
+        url = _parse(address.url)
+        self._proxy = None if address.socket else _environment_proxy(url)
+        if self._proxy is not None:  # names are the proxy's to resolve, and the proxy is the user's own choice
+            if zone_of(url.host) is not None:
+                check_reach(url.host, [url.host], reach)
+            reach = Zone.LOCAL
+        self._network = Network(reach)
         self._factory = _make_factory(address, self._proxy, self._network)
         self._urls = {address.url: _target(address.url)}
-        self._headers = _encode(_base_headers(httpx.URL(address.url), headers))
+        self._headers = _encode(_base_headers(url, headers))
         self._idle: deque[_Connection] = deque()
         """Connections nobody uses, the one used last at the end."""
 
@@ -237,6 +252,15 @@ class HttpClient:
             await answer.aclose()
             target = within_origin(target, location, "redirects")
         raise CallError(f"{self.address.shown} redirects without end", hint="check the URL's path")
+
+    def peer_of(self, response: httpcore.Response) -> str | None:
+        """The IP address of the server behind a response; None where it is not known."""
+        extensions = cast("Mapping[str, object]", response.extensions)  # pyright: ignore[reportUnknownMemberType]
+        stream = extensions.get("network_stream")
+        if self._proxy is not None or self.address.socket or not isinstance(stream, httpcore.AsyncNetworkStream):
+            return None
+        peer: tuple[str, int] | None = stream.get_extra_info("peername")
+        return peer[0] if peer else None
 
     def _fields(self, headers: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
         fields = list(self._headers)
@@ -320,8 +344,15 @@ def _make_factory(
     )
 
 
+def _parse(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"{url[:200]!a} is no address of an HTTP server ({error})") from error
+
+
 def _target(url: str) -> httpcore.URL:
-    parsed = httpx.URL(url)
+    parsed = _parse(url)
     return httpcore.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)
 
 

@@ -89,12 +89,13 @@ class HttpLink:
                     yield answer
                     return
                 await answer.read_beginning(refusals.BEGINNING)
+                peer = answer.peer
             finally:
                 await answer.aclose()
             if (
                 self._authorizer is None
                 or attempt > _MOST_LOGINS
-                or not await self._authorizer.challenged(answer.status, challenges, credentials)
+                or not await self._authorizer.challenged(answer.status, challenges, credentials, peer)
             ):
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
                 raise refusals.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)

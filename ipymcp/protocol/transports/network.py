@@ -11,18 +11,20 @@ import contextlib
 import os
 import re
 import select
+import socket
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import httpcore
 
+from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
+
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Coroutine, Generator, Iterable
 
-__all__ = ["CONNECT_TIMEOUT", "TLS_ENDED", "Network"]
+__all__ = ["CONNECT_TIMEOUT", "TLS_ENDED", "Network", "check_reach"]
 
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a connection is made, TLS and all."""
@@ -36,9 +38,15 @@ _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class Network(httpcore.AsyncNetworkBackend):
-    """Makes connections, and knows them all."""
+    """Makes connections, and knows them all.
 
-    def __init__(self) -> None:
+    Args:
+        reach: The closest zone that connections may be made to. Judged by the addresses that names resolve to, and
+            only these are connected to: another answer of the resolver a moment later changes nothing.
+    """
+
+    def __init__(self, reach: Zone = Zone.LOCAL) -> None:
+        self._reach = reach
         self._streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
         self._connecting: set[asyncio.Task[_Stream]] = set()
 
@@ -50,9 +58,29 @@ class Network(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first of the host's addresses that answers."""
+        """Connect to the first of the host's addresses that answers.
+
+        Raises:
+            OutOfReach: All of them are closer to this machine than they may be.
+        """
         loop = asyncio.get_running_loop()
+        if self._reach < Zone.LOCAL:
+            return await self._connected(self._connect_within_reach(host, port), timeout)
         return await self._connected(loop.create_connection(_Stream, host, port, happy_eyeballs_delay=0.25), timeout)
+
+    async def _connect_within_reach(self, host: str, port: int) -> tuple[asyncio.Transport, _Stream]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = dict.fromkeys(str(info[4][0]) for info in found)
+        check_reach(host, resolved, self._reach)
+        failure: OSError | None = None
+        for address in resolved:
+            if (zone_of(address) or Zone.PUBLIC) <= self._reach:
+                try:
+                    return await loop.create_connection(_Stream, address, port)
+                except OSError as error:
+                    failure = failure or error
+        raise failure or OSError("the host's name has no address")
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
@@ -236,6 +264,25 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._error = exc
         _wake(self._reader)
         _wake(self._writer)
+
+
+def check_reach(host: str, resolved: Iterable[str], reach: Zone) -> None:
+    """See that one of a host's addresses may be connected to.
+
+    Args:
+        host: As it was named.
+        resolved: Its IP addresses.
+        reach: The closest zone allowed.
+
+    Raises:
+        OutOfReach: None may.
+    """
+    zones = {address: zone_of(address) or Zone.PUBLIC for address in resolved}
+    if zones and min(zones.values()) > reach:
+        address, zone = min(zones.items(), key=lambda item: item[1])
+        shown = host if host == address else f"{host} ({address})"
+        where = "on this machine" if zone is Zone.LOCAL else "in a private network"
+        raise OutOfReach(f"{shown} is {where}, and the server is not")
 
 
 def _close_connected(task: asyncio.Task[_Stream]) -> None:

@@ -10,7 +10,8 @@ from msgspec import Struct
 from ipymcp.masking import mask, masks
 from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.tools import markdown, sanitize
+from ipymcp.text import escaped, visible
+from ipymcp.tools import markdown
 from ipymcp.tools.plain import plain
 
 if TYPE_CHECKING:
@@ -86,14 +87,14 @@ class ModelCall(Struct):
             rich: Any = bundle()
             shown = rich.get("text/html", "")
         if self.is_done and not shown:
-            shown = f'<pre style="{_TOLD}">{sanitize.text(_shortened(self.text))}</pre>'
+            shown = f'<pre style="{_TOLD}">{escaped(_shortened(self.text))}</pre>'
         if self.is_refused and self.decision == DECISIONS[None]:
-            shown += f"<small>--allow {sanitize.text(f'{self.server}.{self.tool}')} answers beforehand</small>"
+            shown += f"<small>--allow {escaped(f'{self.server}.{self.tool}')} answers beforehand</small>"
         mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
-        given = sanitize.text(arguments if code or waits else _shortened(arguments))
+        given = escaped(arguments if code or waits else _shortened(arguments))
         return (
             f"<details{' open' if code or waits else ''}>"
-            f"<summary>{mark} <code>{sanitize.text(self.summary)}</code></summary>"
+            f"<summary>{mark} <code>{escaped(self.summary)}</code></summary>"
             f'<pre style="{_TOLD};{_GIVEN}">{given}</pre>{shown}</details>'
         )
 
@@ -108,7 +109,10 @@ class Answer:
         messages: The conversation so far, as JSON.
         usage: What it cost.
         model: Who answered.
+        is_untrusted: Whether the model had read untrusted content: its words may be anybody's.
     """
+
+    is_untrusted: bool = False
 
     def __init__(
         self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str
@@ -121,6 +125,11 @@ class Answer:
         self.model = model
         self.is_shown = False
         """Whether a cell has shown it already, as it came: displaying it right after that shows nothing."""
+
+    @property
+    def source(self) -> str:
+        """Where it is from."""
+        return f"an answer of {self.model}"
 
     def json(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -138,7 +147,7 @@ class Answer:
     def __repr__(self) -> str:
         calls = "".join(f"  {call.summary}\n" for call in self.calls)
         shown = self.text if self.data is None else repr(self.data)
-        return f"{calls}{sanitize.visible(shown)}"
+        return f"{calls}{visible(shown)}"
 
     @property
     def _ipython_display_(self) -> Any:

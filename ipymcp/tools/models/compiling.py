@@ -15,10 +15,10 @@ from msgspec import Struct
 from ipymcp.masking import mask, masks
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.text import stripped
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.keywords import TEXT_OR_NUMBER, is_sound, parted
 from ipymcp.tools.models.references import SharedParts
-from ipymcp.tools.sanitize import stripped
 from ipymcp.tools.schema_tree import (
     KINDS,
     Budget,

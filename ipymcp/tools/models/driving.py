@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct
 
 from ipymcp.errors import McpError
+from ipymcp.runtime.checked import COUNT, SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -32,6 +33,10 @@ class Limits(Struct, frozen=True):
     tokens: int = 1_000_000
     """In and out, all requests together."""
     seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            (SECONDS if name == "seconds" else COUNT).check("Limits()", name, getattr(self, name))
 
 
 class Question(Struct, frozen=True):

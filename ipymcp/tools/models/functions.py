@@ -13,6 +13,7 @@ import msgspec
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.runtime.checked import shown
 from ipymcp.runtime.names import nearest
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class FunctionTool:
     def __init__(self, function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", type(function).__name__)
         if not callable(function):
-            raise ArgumentError(f"{function!r} is no function", hint='patterns select: mcp.tools("fs.*")')
+            raise ArgumentError(f"{shown(function)} is no function", hint='patterns select: mcp.tools("fs.*")')
         if name == "<lambda>":
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
         self.function = function

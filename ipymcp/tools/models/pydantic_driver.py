@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.text import visible
 from ipymcp.tools.models.answer import Usage
 from ipymcp.tools.models.driving import Finished
 from ipymcp.tools.models.frameworks import pydantic_ai_toolset
-from ipymcp.tools.sanitize import visible
 
 if TYPE_CHECKING:
     from ipymcp.runtime.responder import SamplingRequest

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol import wire
+from ipymcp.text import stripped
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.values import as_rows, as_text
-from ipymcp.tools.sanitize import stripped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -83,7 +83,7 @@ class Sampler:
         why = f"it would cost you tokens of {self._asker.name}"
         wanted = WantedCall(request.server, _METHOD, wire.encode(shown), "server", why, "")
         question = ApprovalQuestion((wanted,), _ANSWERS)
-        answer = await self._host.desk.ask(lambda asker: asker.approve(question), None)
+        answer = await self._host.desk.ask("sampling", lambda asker: asker.approve(question), None)
         if answer == "notebook":
             self._policy.agree(self, rights, None)
         return answer in ("once", "notebook")

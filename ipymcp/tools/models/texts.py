@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ipymcp.tools.sanitize import stripped
+from ipymcp.text import stripped
 
 __all__ = ["described", "tokens"]
 

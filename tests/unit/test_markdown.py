@@ -1,4 +1,4 @@
-"""Markdown and text that strangers wrote, against the parsers that front ends use."""
+"""Markdown that strangers wrote, against the parsers that front ends use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ipymcp.tools import markdown, sanitize
+from ipymcp.tools import markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -356,30 +356,3 @@ def test_the_time_taken_grows_no_faster_than_the_text(evil: str) -> None:
     started = time.process_time()
     markdown.markdown(evil * (50_000 // len(evil)))
     assert time.process_time() - started < 5
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("a\x1b[31mb\x00\x7f", "a␛[31mb␀␡"),
-        ("user\u202egnp.exe", "user⟨U+202E⟩gnp.exe"),
-        ("a\u200bb\u00ad\ufeff", "a⟨U+200B⟩b⟨U+00AD⟩⟨U+FEFF⟩"),
-        ("x\U000e0041\U000e0042", "x⟨U+E0041⟩⟨U+E0042⟩"),
-        ("x\ufe0f\ufe0f", "x⟨U+FE0F⟩⟨U+FE0F⟩"),
-        (
-            "👩\u200d👩 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 \u0645\u200c\u062e",
-            "👩\u200d👩 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 \u0645\u200c\u062e",
-        ),
-        ("a\r\nb\rc\td", "a\nb\nc\td"),
-        ("naïve 日本 😀", "naïve 日本 😀"),
-    ],
-)
-def test_what_cannot_be_seen_is_shown(value: str, shown: str) -> None:
-    assert sanitize.visible(value) == shown
-
-
-def test_text_is_safe_in_an_element_and_in_an_attribute() -> None:
-    assert sanitize.text("<a href=\"x\" id='y'>&\u202e") == (
-        "&lt;a href=&quot;x&quot; id=&#x27;y&#x27;&gt;&amp;⟨U+202E⟩"
-    )
-    assert sanitize.text(None) == "None"

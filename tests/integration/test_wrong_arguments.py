@@ -1,0 +1,203 @@
+"""Every public function is given what it cannot take: each refuses it in two lines, with no traceback of its inside."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ipymcp
+from ipymcp import McpError
+from ipymcp.tools.content import Text
+from ipymcp.tools.face import Mcp
+
+PENGUINS = "demo://penguins.csv"
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+WRONG: list[Any] = [
+    *[None, "", " ", "nowhere", "no.where", "\ud800", "a\0b", "x" * 5000, b"", b"x", b"\xff", 0, 5, -1, -0.5, 10**400],
+    *[math.nan, math.inf, True, (), [], [1], [None], [[]], ["nowhere"], {}, {"a": 1}, {1: 2}, {"a": {}}, {1}, set()],
+    *[
+        object(),
+        Unprintable(),
+        object,
+        print,
+        Path("/nowhere/at/all"),
+        Path("\0"),
+        Ellipsis,
+        iter([1]),
+        1j,
+        memoryview(b"x"),
+    ],
+]
+OWN = ("__call__", "__getitem__", "__contains__", "__add__")
+"""Special methods that users write as syntax."""
+NOT_CALLED = {"close", "aio", "keep", "owing", "is_at"}
+"""What ends the test, waits for nothing, or is for ipymcp itself."""
+GOOD: dict[str, Any] = {"prompt": "hi", "identifier": "t", "response": [], "path": "p", "arguments": {"text": "hi"}}
+"""What is given for the arguments that a call cannot do without, while another is wrong."""
+
+
+@pytest.fixture
+def mcp(tmp_path: Path) -> Iterator[Mcp]:
+    with contextlib.chdir(tmp_path), ipymcp.connect("demo") as mcp:
+        yield mcp
+
+
+def faces(mcp: Mcp) -> dict[str, Any]:
+    """An object of each class that a user holds."""
+    demo = mcp.demo
+    call = demo.echo.submit("hi")
+    call.result()
+    return {
+        "mcp": mcp,
+        "mcp.servers": mcp.servers,
+        "mcp.tools": mcp.tools,
+        "mcp.resources": mcp.resources,
+        "mcp.prompts": mcp.prompts,
+        "mcp.policy": mcp.policy,
+        "mcp.pins": mcp.pins,
+        "mcp.trust": mcp.trust,
+        "mcp.results": mcp.results,
+        "server": mcp.servers["demo"],
+        "mcp.demo": demo,
+        "tool": demo.query,
+        "awaited tool": demo.query.aio,
+        "resources": demo.resources,
+        "resource": demo.resources[PENGUINS],
+        "template": demo.resources["demo://penguins/{species}"],
+        "read": demo.resources[PENGUINS].read(),
+        "prompts": demo.prompts,
+        "prompt": demo.prompts.describe,
+        "messages": demo.prompts.describe("Gentoo"),
+        "call": call,
+        "image": demo.plot().images[0],
+    }
+
+
+def functions(mcp: Mcp) -> dict[str, Callable[..., Any]]:
+    """All that a user may call, by what it is called here."""
+    found: dict[str, Callable[..., Any]] = {"connect": ipymcp.connect, "aconnect": ipymcp.aconnect}
+    for name, face in faces(mcp).items():
+        members = [one for one in dir(type(face)) if not one.startswith("_") and one not in NOT_CALLED]
+        for member in [*members, *(one for one in OWN if any(one in vars(kind) for kind in type(face).__mro__))]:
+            if name != "messages" and callable(value := getattr(face, member)):
+                found[f"{name}.{member}"] = value
+    return found
+
+
+def attempts(function: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
+    """Calls with one wrong argument each."""
+    parameters = inspect.signature(function).parameters
+    needed = {
+        name: GOOD.get(name, "nowhere")
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind is not each.VAR_POSITIONAL and each.kind is not each.VAR_KEYWORD
+    }
+    for wrong in WRONG:
+        for name, each in parameters.items():
+            others = {other: value for other, value in needed.items() if other != name}
+            positional = [others.pop(other) for other in list(others) if parameters[other].kind is each.POSITIONAL_ONLY]
+            if each.kind is each.VAR_POSITIONAL:
+                yield lambda wrong=wrong, others=others: function(*others.values(), wrong)
+            elif each.kind is each.VAR_KEYWORD:
+                yield lambda wrong=wrong, others=others: function(**others, unknown=wrong)
+            elif each.kind is each.POSITIONAL_ONLY:
+                yield lambda wrong=wrong, positional=positional: function(wrong, *positional)
+            else:
+                yield lambda wrong=wrong, name=name, others=others: function(**others, **{name: wrong})
+
+
+def check(where: str, attempt: Callable[[], Any]) -> None:
+    """Nothing but our own errors comes out, and each is a line and a hint."""
+    try:
+        given = attempt()
+    except McpError as error:
+        lines = error._render_traceback_()
+        assert len(lines) <= 2, (where, lines)
+        assert all("\n" not in line and len(line) <= 2001 for line in lines), (where, lines)
+        "".join(lines).encode()
+    except Exception as error:
+        if not (isinstance(error, OSError) and where.endswith(".save")):  # Python's own, which names the file
+            raise AssertionError(f"{where}: {error!r}") from error
+    else:
+        if inspect.iscoroutine(given):
+            given.close()
+        repr(given)
+
+
+def test_every_function_refuses_what_it_cannot_take_in_two_lines(mcp: Mcp, recwarn: pytest.WarningsRecorder) -> None:
+    named = functions(mcp)
+    assert {"mcp.load", "mcp.ask", "mcp.history", "tool.options", "mcp.policy.allow", "read.save"} <= named.keys()
+    tried = 0
+    for where, function in named.items():
+        for attempt in attempts(function):
+            check(where, attempt)
+            tried += 1
+    assert tried > 3000
+
+
+def test_attributes_that_are_set_refuse_what_they_cannot_take(mcp: Mcp) -> None:
+    for wrong in WRONG:
+        check("mcp.roots", lambda wrong=wrong: setattr(mcp, "roots", wrong))
+        check("connect(roots=)", lambda wrong=wrong: ipymcp.connect(roots=wrong))
+    mcp.roots = None
+
+
+def test_wrong_answers_are_told_from_wrong_keys(mcp: Mcp) -> None:
+    """What is looked up in an answer is looked up in its data, with the errors that this has."""
+    result = mcp.demo.echo("hi")
+    with pytest.raises(TypeError, match="answered with text, not a list or dict"):
+        result[5]
+    assert result.content == [Text("hi")]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message", "hint"),
+    [
+        (
+            lambda mcp: mcp.demo.echo.options(timeout="x"),
+            "options(): timeout: expected a number of seconds greater than 0 or None, got 'x'",
+            "options(*, timeout=None, on_progress=None, as_task=None, caller=None, turn=None)",
+        ),
+        (
+            lambda mcp: mcp.demo.echo.options(caller="bogus"),
+            "options(): caller: expected 'user' or 'model' or 'app' or None, got 'bogus'",
+            "options(*, timeout=None, on_progress=None, as_task=None, caller=None, turn=None)",
+        ),
+        (lambda mcp: mcp.tools(["ev.*"]), "tools(): patterns: expected a string, got ['ev.*']", "tools(*patterns)"),
+        (
+            lambda mcp: mcp.servers["demo"].logs(cuont=5),
+            "logs(): no argument 'cuont'; did you mean 'count'?",
+            "logs(count=50)",
+        ),
+        (
+            lambda mcp: mcp.on_elicitation("x"),
+            "on_elicitation(): function: expected a function or None, got 'x'",
+            "on_elicitation(function)",
+        ),
+        (lambda mcp: mcp[5], "the name of a server is a string, got 5", None),
+    ],
+)
+def test_the_error_names_the_argument_and_shows_the_call(
+    mcp: Mcp, attempt: Callable[[Mcp], Any], message: str, hint: str | None
+) -> None:
+    with pytest.raises(McpError) as caught:
+        attempt(mcp)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_one_pattern_may_stand_alone_where_several_may(mcp: Mcp) -> None:
+    assert mcp._selection("demo.echo").names == mcp._selection(["demo.echo"]).names == ["demo.echo"]
+    with pytest.raises(ipymcp.ArgumentError):
+        mcp._selection(5)

@@ -1,0 +1,171 @@
+"""What writes files: one module, through no link, as a whole, with the right permissions."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ipymcp
+from ipymcp.files import PRIVATE, SHARED, create_file, make_private_folder, open_lock, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(ipymcp.__file__).parent
+WRITERS = {
+    *("write_text", "write_bytes", "touch", "mkdir", "makedirs", "rename", "replace", "renames", "link", "symlink"),
+    *("symlink_to", "hardlink_to", "mkstemp", "mktemp", "NamedTemporaryFile", "TemporaryFile", "fdopen", "copy"),
+    *("copyfile", "copy2", "copytree", "move", "truncate", "mkfifo", "mknod"),
+}
+OWNERS = ("os", "shutil", "tempfile", "io", "codecs")
+ALLOWED = {("protocol/transports/network.py", "os.open(os.devnull, os.O_RDWR)")}
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def writes(call: ast.Call) -> bool:
+    """Whether a call makes, replaces or opens a file to write it."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
+    text = ast.unparse(call)
+    if owner == "os" and name == "open":
+        return any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"))
+    if name == "open":
+        modes = [*call.args[: 1 if isinstance(call.func, ast.Attribute) and owner not in OWNERS else 2]]
+        modes += [word.value for word in call.keywords if word.arg == "mode"]
+        return any(
+            isinstance(each, ast.Constant) and isinstance(each.value, str) and set(each.value) & set("wax+")
+            for each in modes[-1:]
+        )
+    if name in ("replace", "rename", "copy", "link", "move", "truncate"):
+        # A string's replace and a dict's copy are other things: a file's has one argument.
+        return owner in OWNERS or (
+            name in ("replace", "rename") and len(call.args) + len(call.keywords) == 1 and not owner
+        )
+    return name in WRITERS
+
+
+def test_no_other_module_writes_a_file() -> None:
+    found = {
+        (str(file.relative_to(PACKAGE)), ast.unparse(call))
+        for file in PACKAGE.rglob("*.py")
+        if file != PACKAGE / "files.py"
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and writes(call)
+    }
+    assert found == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open(name, 'w')",
+        "open(name, mode='ab')",
+        "path.open('x')",
+        "path.write_text(a)",
+        "Path(a).write_bytes(b)",
+        "os.open(a, os.O_CREAT | os.O_EXCL)",
+        "os.replace(a, b)",
+        "Path(a).replace(b)",
+        "tempfile.mkstemp()",
+        "shutil.copy(a, b)",
+        "os.makedirs(a)",
+    ],
+)
+def test_the_check_itself_finds_a_writer(line: str) -> None:
+    assert writes(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("target", ["file", "nothing", "folder", "link"])
+def test_a_link_is_refused_and_what_it_leads_to_stays(tmp_path: Path, target: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "inner").symlink_to(precious)
+    link = tmp_path / "mcp.lock"
+    link.symlink_to({"file": "precious", "nothing": "new", "folder": "folder", "link": "inner"}[target])
+    before = sorted(os.listdir(tmp_path))
+    for write in (lambda: write_file(link, "theirs"), lambda: create_file(link, b"theirs")):
+        with pytest.raises(OSError, match="it is a link, and ipymcp writes through none"):
+            write()
+    with pytest.raises(OSError, match=r"Too many levels|is a directory"):
+        os.close(open_lock(link))
+    assert precious.read_text() == "mine" and sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("name", ["x.new", "x.tmp", ".x.new"])
+def test_a_link_of_a_likely_temporary_name_is_not_written_through(tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / name).symlink_to(precious)
+    write_file(tmp_path / "x", "new")
+    assert precious.read_text() == "mine" and (tmp_path / "x").read_text() == "new"
+
+
+def test_another_name_of_the_same_file_keeps_its_content(tmp_path: Path) -> None:
+    precious, file = tmp_path / "precious", tmp_path / "x"
+    precious.write_text("mine")
+    os.link(precious, file)
+    write_file(file, "new")
+    assert (precious.read_text(), file.read_text()) == ("mine", "new")
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is no regular file"):
+        write_file(tmp_path / "pipe", "x")
+
+
+def test_permissions_are_exact_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+    for name, wanted in (("private", PRIVATE), ("shared", SHARED)):
+        write_file(tmp_path / name, "x", wanted)
+        assert mode(tmp_path / name) == wanted
+    write_file(tmp_path / "data", b"x")
+    assert mode(tmp_path / "data") == SHARED & ~umask
+    create_file(tmp_path / "state" / "deep" / "key", b"x")
+    os.close(open_lock(tmp_path / "state" / "lock"))
+    assert [mode(tmp_path / "state" / name) for name in (".", "deep", "deep/key", "lock")] == [
+        0o700,
+        0o700,
+        0o600,
+        0o600,
+    ]
+
+
+def test_what_others_may_write_is_tightened(tmp_path: Path) -> None:
+    file, folder, shared = tmp_path / "x", tmp_path / "state", tmp_path / "tmp"
+    file.write_text("")
+    file.chmod(0o666)
+    write_file(file, "x", PRIVATE)
+    assert mode(file) == 0o644
+    for path, bits in ((folder, 0o777), (shared, 0o1777)):
+        path.mkdir()
+        path.chmod(bits)
+        make_private_folder(path)
+    assert (mode(folder), mode(shared)) == (0o700, 0o1777)
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("old")
+    with pytest.raises(TypeError):
+        write_file(tmp_path / "x", object())  # pyright: ignore[reportArgumentType]
+    assert (tmp_path / "x").read_text() == "old" and os.listdir(tmp_path) == ["x"]
+
+
+def test_half_a_character_is_written_escaped(tmp_path: Path) -> None:
+    write_file(tmp_path / "x", "a\ud800b")
+    assert (tmp_path / "x").read_text() == "a\\ud800b"

@@ -1,0 +1,75 @@
+"""The folders that servers are told of, as a user names them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipymcp import ArgumentError
+from ipymcp.runtime.answers import as_roots
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_a_folder_may_be_a_path_a_uri_or_a_mapping_alone_or_in_any_collection(data: Path) -> None:
+    root = {"uri": data.as_uri(), "name": "my data"}
+    for given in (str(data), data, "my data", "./my data", f"{data}/", data.as_uri(), root):
+        for wrapped in (given, [given], (given,), iter([given])):
+            [one] = as_roots(wrapped)
+            assert (one["uri"].rstrip("/"), one["name"]) == (root["uri"], "my data"), given
+    assert as_roots({"uri": data.as_uri()}) == [{"uri": data.as_uri()}]
+    assert as_roots([data, "/"]) == [root, {"uri": "file:///", "name": "/"}]
+    assert as_roots([]) == []
+    assert as_roots(f"file://localhost{data.as_uri().removeprefix('file://')}")[0]["name"] == "my data"
+
+
+def test_home_is_known_by_its_tilde(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(data.parent))
+    assert as_roots("~/my data") == [{"uri": data.as_uri(), "name": "my data"}]
+
+
+def test_what_is_no_folder_is_refused_and_says_why(data: Path) -> None:
+    cwd = os.getcwd()
+    shape = "give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders"
+    there = f"a relative path starts at {cwd}"
+    refused: list[tuple[Any, str, str]] = [
+        ("/nowhere/data", "'/nowhere/data' does not exist", there),
+        ("\0", "'\\x00' does not exist", there),
+        ("\ud800", "'\\ud800' does not exist", there),
+        (data / "a.txt", f"'{data / 'a.txt'}' is not a folder", "name the folder that it is in"),
+        ((data / "a.txt").as_uri(), f"'{(data / 'a.txt').as_uri()}' is not a folder", "name the folder that it is in"),
+        ("file:///nowhere", "'file:///nowhere' does not exist", there),
+        (5, "expected folders, got 5", shape),
+        ("", "expected folders, got ''", shape),
+        (b"/tmp", "expected folders, got b'/tmp'", shape),
+        ([None], "expected folders, got None", shape),
+        ([["/tmp"]], "expected folders, got ['/tmp']", shape),
+        ({"url": "file:///tmp"}, "expected folders, got {'url': 'file:///tmp'}", shape),
+        ({"uri": "file:///tmp", "name": 5}, "expected folders, got {'name': 5, 'uri': 'file:///tmp'}", shape),
+    ]
+    for given, problem, hint in refused:
+        for wrapped in (given, [data, given]) if not isinstance(given, list | Mapping) else (given,):
+            with pytest.raises(ArgumentError) as caught:
+                as_roots(wrapped)
+            assert (caught.value.message, caught.value.hint) == (f"mcp.roots: {problem}", hint), given
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://host/data", "file:data", "file://host/data", "file:///tmp?x", "file:///tmp#x", "file://[", "data:,"]
+)
+def test_only_the_uri_of_a_folder_of_this_machine_is_one(data: Path, uri: str) -> None:
+    for given in (uri, {"uri": uri}):
+        with pytest.raises(ArgumentError) as caught:
+            as_roots(given)
+        assert caught.value.message == f"mcp.roots: {uri!r} is not the URI of a folder on this machine"

@@ -1,0 +1,54 @@
+"""Text that strangers wrote, on its way into a terminal, a cell, an error or a prompt."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from ipymcp.text import escaped, is_safe, one_line, stripped, visible
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a\x1b[31mb\x00\x7f", "a␛[31mb␀␡"),
+        ("user\u202egnp.exe", "user⟨U+202E⟩gnp.exe"),
+        ("a\u200bb\u00ad\ufeff", "a⟨U+200B⟩b⟨U+00AD⟩⟨U+FEFF⟩"),
+        ("x\U000e0041\U000e0042", "x⟨U+E0041⟩⟨U+E0042⟩"),
+        ("x\ufe0f\ufe0f", "x⟨U+FE0F⟩⟨U+FE0F⟩"),
+        (
+            "👩\u200d👩 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 \u0645\u200c\u062e",
+            "👩\u200d👩 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 \u0645\u200c\u062e",
+        ),
+        ("a\r\nb\rc\td", "a\nb\nc\td"),
+        ("a\ud800b", "a⟨U+D800⟩b"),
+        ("a\u2028b\u2029c\x85d", "a⟨U+2028⟩b⟨U+2029⟩c⟨U+0085⟩d"),
+        ("naïve 日本 😀", "naïve 日本 😀"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(value: str, shown: str) -> None:
+    assert visible(value) == shown
+
+
+def test_text_is_safe_in_an_element_and_in_an_attribute() -> None:
+    assert escaped("<a href=\"x\" id='y'>&\u202e") == ("&lt;a href=&quot;x&quot; id=&#x27;y&#x27;&gt;&amp;⟨U+202E⟩")
+    assert escaped(None) == "None"
+
+
+def test_a_line_stays_one_line() -> None:
+    assert one_line("\na\r\nb\rc\n\n") == "a␊b␊c"
+    assert one_line("\x1b]52;c;aGk=\x07") == "␛]52;c;aGk=␇"
+    assert len(one_line("".join(map(chr, range(sys.maxunicode + 1)))).splitlines()) == 1
+
+
+def test_any_character_can_be_written_after_the_gate() -> None:
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    for gate in (visible, one_line, stripped, escaped):
+        gate(everything).encode()
+        assert gate(gate(everything)) == gate(everything) or gate is escaped
+
+
+def test_what_is_safe_is_one_line_that_shows_all_of_itself() -> None:
+    assert is_safe("naïve 日本 😀") and is_safe("a\tb")
+    assert not any(is_safe(f"a{mark}b") for mark in "\n\r\x1b\0\u202e\u200b\u2028\x9b\ud800")
