@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from operator import or_
 from typing import Any, Final, Literal
 
 from ipymcp.masking import masks
@@ -117,7 +116,7 @@ def _union(words: dict[Annotation, None]) -> Annotation:
         return _ANY
     # None reads best at the end.
     listed = sorted(words, key=lambda word: word == "None")
-    return Annotation(" | ".join(listed), reduce(or_, (word.type for word in listed)))
+    return Annotation(" | ".join(listed), reduce(lambda one, other: one | other, [word.type for word in listed]))
 
 
 def _literals(form: Schema) -> list[Any] | None:

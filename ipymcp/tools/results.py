@@ -9,18 +9,17 @@ from __future__ import annotations
 import importlib
 import itertools
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ipymcp.errors import ArgumentError, CallError
+from ipymcp.errors import CallError
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.runtime.names import identifier
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
 __all__ = ["ToolResult", "read_texts"]
 
@@ -225,10 +224,10 @@ class ToolResult:
     def _refuse_array(self, *_: object, **__: object) -> Any:
         raise TypeError(f"{self.server}.{self.tool} answered with a dict, not rows: use .df, or pd.DataFrame(r.data)")
 
-    def __await__(self) -> NoReturn:
-        awaited = f"await mcp.{identifier(self.server)}.{identifier(self.tool)}.aio(…)"
-        hint = f"leave out await, or write {awaited}"
-        raise ArgumentError("has answered already", server=self.server, tool=self.tool, hint=hint)
+    def __await__(self) -> Generator[None, None, ToolResult]:
+        """The result itself: libraries await what a function gave if that is possible, whatever it is."""
+        yield from ()
+        return self
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolResult):

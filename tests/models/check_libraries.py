@@ -6,18 +6,25 @@ python -m pytest -p no:cacheprovider check_libraries.py, with the environment `m
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import os
 import sys
+import typing
 from collections.abc import Iterator
 from typing import Any
 
 import chatlas
+import ipywidgets
 import langchain_core.messages
+import langchain_core.tools
 import llm
+import pydantic_ai
 import pytest
 from anthropic.types import Message, MessageParam, ToolParam
 from google.genai import types as gemini
+from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from openai.types.chat import ChatCompletion, ChatCompletionToolMessageParam, ChatCompletionToolParam
 from openai.types.responses import Response
@@ -207,7 +214,7 @@ def test_langchain_is_told_of_a_tools_variants(mcp: Mcp) -> None:
     variants = {"anyOf": [{"properties": {"do": {"const": word}}, "required": ["do"]} for word in ("make", "drop")]}
     declaration = Declaration("s__t", "s", "t", "[s] Does it.", compiled(variants, PLAIN).parameters)
 
-    (tool,) = langchain_tools([declaration], mcp.tools._caller(), images=False)
+    (tool,) = langchain_tools([declaration], mcp.tools._caller(None), images=False)
 
     function = convert_to_openai_tool(tool)["function"]
     assert function["description"] == '[s] Does it.\nOne of: {do: "make"} | {do: "drop"}'
@@ -219,8 +226,9 @@ def test_a_library_is_given_no_longer_description_than_its_provider_takes(mcp: M
 
     talk.__doc__ = "word " * 1_000
     tools = mcp.tools("!*") + [talk]
-    for listed in (tools.to_langchain(), tools.to_llm(), tools.to_chatlas()):
-        assert max(len(tool.description) for tool in listed if tool.name == "talk") == 1_024
+    for listed in (tools.to_langchain(), tools.to_llm(), [one.schema["function"] for one in tools.to_chatlas()]):
+        told = {one["name"] if isinstance(one, dict) else one.name: one for one in listed}["talk"]
+        assert len(told["description"] if isinstance(told, dict) else told.description) == 1_024
 
     def described(model: Any) -> int:
         parameters: list[Any] = []
@@ -290,3 +298,65 @@ def test_libraries_that_keep_their_tools_can_read_on_from_the_start(mcp: Mcp) ->
 
     handle = int(shown.partition("handle=")[2].partition(" ")[0])
     assert json.loads(tools["read_result"].invoke({"handle": handle, "offset": 29_990}))["text"] == "x" * 10
+
+
+# -- a tool itself, as the function that it is ------------------------------------------------------------------------
+
+
+def test_a_tool_is_a_function_with_evaluated_types(mcp: Mcp) -> None:
+    plot = mcp.demo.plot
+
+    @functools.wraps(plot)
+    def wrapped(**arguments: Any) -> Any:
+        return plot(**arguments)
+
+    for function in (plot, wrapped, plot.options(timeout=5), plot.aio):
+        assert (function.__name__, function.__qualname__, function.__module__) == ("plot", "demo.plot", "mcp.demo")
+        assert function.__doc__.startswith("Draw a chart")
+        hints = typing.get_type_hints(function)
+        assert (hints["kind"], hints["width"]) == (typing.Literal["bar", "scatter"], int)
+        assert hints["values"] == list[float] | None
+        parameters = inspect.signature(function).parameters
+        assert {name: each.annotation for name, each in parameters.items()} == hints
+        assert str(parameters["values"]) == "values: list[float] | None = None"
+        assert parameters["kind"].default == "bar"
+
+
+def test_pydantic_ai_takes_a_tool_itself(mcp: Mcp) -> None:
+    tool = pydantic_ai.Tool(mcp.demo.echo)
+
+    assert (tool.name, tool.function_schema.json_schema["properties"]["text"]["type"]) == ("echo", "string")
+    given = [mcp.demo.echo, mcp.demo.plot.aio, mcp.demo.query]
+    result = asyncio.run(Agent(TestModel(), tools=given).run("hey"))
+    told = json.loads(result.output)
+    assert (told["echo"], told["plot"].splitlines()[0][:17]) == ("a", "[image: image/png")
+    assert told["query"]["rows"], "structured content as it is"
+
+
+def test_langchain_takes_a_tool_itself(mcp: Mcp) -> None:
+    tool = langchain_core.tools.tool(mcp.demo.echo)
+
+    assert (tool.name, tool.args["text"]["type"], str(tool.invoke({"text": "hey"}))) == ("echo", "string", "hey")
+    asked = {"type": "tool_call", "id": "c1", "name": "echo", "args": {"text": "hey"}}
+    assert tool.invoke(asked).content == "hey"
+    structured = StructuredTool.from_function(mcp.demo.query)
+    assert structured.args["limit"] == {"default": 10, "title": "Limit", "type": "integer"}
+
+
+def test_llm_and_chatlas_and_gemini_take_a_tool_itself(mcp: Mcp) -> None:
+    tool = llm.Tool.function(mcp.demo.plot)
+    assert (tool.name, tool.input_schema["properties"]["kind"]["enum"]) == ("plot", ["bar", "scatter"])
+    schema: Any = chatlas.Tool.from_func(mcp.demo.plot).schema
+    assert schema["function"]["parameters"]["properties"]["width"]["type"] == "integer"
+    declared = gemini.FunctionDeclaration.from_callable_with_api_option(callable=mcp.demo.echo, api_option="GEMINI_API")
+    assert declared.name == "echo"
+
+
+def test_ipywidgets_take_a_tool_itself(mcp: Mcp) -> None:
+    other = {"values": ipywidgets.fixed(None), "column": ipywidgets.fixed(None)}
+
+    chart = ipywidgets.interactive(mcp.demo.plot, kind=["bar", "scatter"], **other)
+
+    assert [type(each).__name__ for each in chart.children[:3]] == ["Dropdown", "IntSlider", "IntSlider"]
+    chart.update()
+    assert chart.result is not None and chart.result.images
