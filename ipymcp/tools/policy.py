@@ -114,6 +114,7 @@ class ToolPolicy(Listing):
         """One row a tool."""
         return self._table()
 
+    @checked(patterns=TEXT)
     def changed(self, *patterns: str) -> Table:
         """What holds now for the tools that a change was about, the first ten of them."""
         return self._table(patterns)
