@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
+from ipymcp.policy.rules import hints
 from ipymcp.policy.untrusted import quotes_server
+from ipymcp.protocol.pushes import HandshakeNeeded
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.checked import PATIENCE, checked
+from ipymcp.runtime.names import expression, quoted
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
 
@@ -60,9 +64,9 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_cell", "_client", "_consent", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since",
-        "_receiver", "_services", "_slot", "arguments", "done", "number", "options", "progress", "session", "started",
-        "tool",
+        "_cell", "_client", "_consent", "_convert", "_heard", "_is_waiting", "_listeners", "_owed", "_owing",
+        "_owing_since", "_receiver", "_repeating", "_services", "_slot", "arguments", "done", "number", "options",
+        "progress", "session", "started", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +95,10 @@ class Call(Generic[T]):
         self._convert = convert
         self._services = services
         self._slot = Slot(self._deliver)
+        self._repeating: threading.RLock | None = None
+        """Of a call that is sent again: held by whoever sends it, or gives it up."""
+        self._is_waiting = False
+        """Whether it is to be sent again once the session is open."""
         self._client: Client | None = None
         self._consent = consent
         self._receiver = receiver
@@ -356,7 +364,7 @@ class Call(Generic[T]):
             self.done = True
             error = CallTimeout(
                 f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
-                hint=f"give it longer: timeout=…, or %mcp restart {self.session.name}",
+                hint=f"{self._longer(self.options.timeout)}, or %mcp restart {quoted(self.session.name)}",
             )
             self._record(error)
             raise self._explain(error)
@@ -388,6 +396,8 @@ class Call(Generic[T]):
                 turn.give_back()
 
     def _deliver(self, progress: Progress | None) -> None:
+        if progress is None and self._is_repeated():
+            return
         if progress is None:
             self._finish(self._slot.error)
             self.session.answered(self._slot.error)
@@ -399,6 +409,33 @@ class Call(Generic[T]):
         if progress is None:  # call and slot know each other: without this only the collector would free them
             self._slot.deliver = _ignore
             self._listeners.clear()
+
+    def _is_repeated(self) -> bool:
+        """Have a call sent again that needs a handshake, where it can have changed nothing; false for any other."""
+        error = self._slot.error
+        if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._repeating is not None:
+            return False
+        entry = self.session.catalog.tools.get(self.tool)
+        said = hints(entry, self.session.rights) if entry is not None else {}
+        if said.get("readOnlyHint") is not True and said.get("idempotentHint") is not True:
+            return False
+        self._repeating, self._is_waiting = threading.RLock(), True
+        self._services.loop.spawn(self._repeat(self._repeating, error), f"ipymcp-repeat-{self.number}")
+        return True
+
+    async def _repeat(self, lock: threading.RLock, error: HandshakeNeeded) -> None:
+        """Send it once more, on the session's next connection. Its deadlines stay as they are."""
+        await self.session.settled()
+        with lock:
+            if not self._is_waiting:
+                return  # given up meanwhile
+            self._is_waiting, self._slot.error = False, None
+            try:
+                self._client = self.session.require()
+                self._send(self._client)
+            except McpError as failure:
+                failure.hint = failure.hint or error.hint
+                self._slot.settle(error=failure)
 
     def _finish(self, error: McpError | None) -> None:
         self.done = True
@@ -414,8 +451,11 @@ class Call(Generic[T]):
         ))  # fmt: skip
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
-        if self._client is None or not self._client.give_up(self._slot, reason):
-            return False
+        with self._repeating or contextlib.nullcontext():
+            if self._is_waiting:
+                self._is_waiting = False
+            elif self._client is None or not self._client.give_up(self._slot, reason):
+                return False
         self._slot.settle(error=error or CallCancelled(reason))
         return True
 
@@ -439,9 +479,17 @@ class Call(Generic[T]):
     def _timed_out(self) -> CallTimeout:
         total = time.monotonic() - self.started - self._owed
         if total >= self.options.max_timeout:
-            return CallTimeout(f"no answer within {self.options.max_timeout:g} s", hint="give it longer: timeout=…")
+            return CallTimeout(
+                f"no answer within {self.options.max_timeout:g} s", hint=self._longer(self.options.max_timeout)
+            )
         silence = "and no progress " if self.progress else ""
-        return CallTimeout(f"no answer {silence}within {self.options.timeout:g} s", hint="give it longer: timeout=…")
+        return CallTimeout(
+            f"no answer {silence}within {self.options.timeout:g} s", hint=self._longer(self.options.timeout)
+        )
+
+    def _longer(self, seconds: float) -> str:
+        """How to make the same call with more time."""
+        return f"give it longer: {expression(self.session.name, self.tool)}.options(timeout={2 * seconds:g})(…)"
 
     def end_if_late(self) -> None:
         """Give it up if its time has passed; for calls that nobody waits for in a thread."""

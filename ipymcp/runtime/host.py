@@ -21,12 +21,12 @@ from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
 from ipymcp.runtime.calls import Call
-from ipymcp.runtime.checked import check_name
+from ipymcp.runtime.checked import check_name, shown
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
+from ipymcp.runtime.names import RESERVED_HOST, aliases, identifier, nearest, quoted
 from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.redirects import Redirects
@@ -37,7 +37,7 @@ from ipymcp.state.store import Store
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from msgspec import Raw
 
@@ -116,12 +116,6 @@ class Host:
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question. Not on the loop."""
         return self.loop.run(self.guard.trust.allows(definition))
-
-    def agree(self, definition: ServerDefinition) -> None:
-        """The user has had us write this definition: it may run. Not on the loop."""
-        from ipymcp.config.trust import wanted_secrets
-
-        self.loop.run(self.guard.trust.agree(definition, secrets=wanted_secrets(definition)))
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
@@ -280,10 +274,19 @@ class Host:
         for exact, alias in self.aliases().items():
             if alias == name:
                 return self.sessions[exact]
-        hint = nearest(name, self.sessions) or (
-            f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-        )
-        raise UnknownName(f"there is no server {name!r}", hint=hint)
+        definition = self.configured(name)
+        if definition is not None:
+            hint = f"it is configured, and not loaded yet: %mcp load {quoted(definition.name)}"
+        else:
+            loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
+            hint = nearest(name, self.sessions) or loaded
+        raise UnknownName(f"there is no server {shown(name)}", hint=hint)
+
+    def configured(self, name: str) -> ServerDefinition | None:
+        """What the files define under this name, or for this alias. It reads them: not for Tab."""
+        found = self.discovery.peek().definitions
+        named = [found[name]] if name in found else [one for own, one in found.items() if identifier(own) == name]
+        return named[0] if named else None
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool`, at the longest name of a server; `server__tool` is understood too.
@@ -324,6 +327,24 @@ class Host:
         spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
         hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
+
+    def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:
+        """As `entry`, in any thread: a server that is starting is waited for, and one that has no such tool is asked.
+
+        Raises:
+            UnknownName: It has none of that name.
+        """
+        if session.catalog.find(tool) is None:
+            self.settle(session)
+        if not self.loop.is_own_thread and session.catalog.find(tool) is None and session.client is not None:
+            self.loop.run(session.refreshed())
+        return self.entry(session, tool)
+
+    def refresh_changed(self) -> None:
+        """Wait for the tools of all servers that have just said that these changed; on the background loop for none."""
+        changed = [session for session in self.sessions.values() if session.has_changed_tools]
+        if changed and not self.loop.is_own_thread:
+            self.loop.run(_all(session.refreshed() for session in changed))
 
     def settle(self, session: ServerSession) -> None:
         """Wait, in any thread, for a server that is starting, or has to be looked for."""
@@ -461,6 +482,10 @@ class Host:
         for session in self.sessions.values():
             session.close_in_fork()
         self._reaper.close_in_fork()
+
+
+async def _all(waits: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*waits)
 
 
 def _end_with_process(host: Host) -> None:

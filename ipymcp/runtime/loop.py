@@ -76,9 +76,14 @@ class BackgroundLoop:
         with self._lock:
             return self._loop or self._start()
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the thread that it runs in, where waiting for it would be waiting for oneself."""
+        return threading.current_thread() is self._thread
+
     def refuse_own_thread(self) -> None:
         """Raise where waiting for this loop would be waiting for oneself."""
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread:
             raise LoopError("a call that waits, made on ipymcp's own loop", hint="await its .aio instead")
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:

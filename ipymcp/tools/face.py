@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -18,6 +17,7 @@ from ipymcp.runtime.checked import (
     MAPPING,
     MOMENT,
     PATH,
+    SECONDS,
     TEXT,
     TEXTS,
     VARIABLES,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.host import Host
@@ -266,7 +267,16 @@ class Mcp(Live):
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by its name or what a user types for it."""
+        self._load_if_lazy(name)
         return ServerTools(self, self._host.find(name))
+
+    def _load_if_lazy(self, name: str) -> None:
+        """Load a server that is configured to start when it is used, and may run without a question."""
+        if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
+            return
+        definition = self._host.configured(name)
+        if definition is not None and definition.lazy and not definition.disabled and self._host.trusts(definition):
+            self.load(definition.name)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the servers."""
@@ -363,13 +373,12 @@ class Mcp(Live):
     def _told(self, what: str, untold: list[str]) -> None:
         if untold:
             names = " ".join(untold)
-            text = f"{names}: told of {what} at the next start only: %mcp restart {names}"
-            warnings.warn(text, UserWarning, stacklevel=3)
+            self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
 
     # -- words that wait ----------------------------------------------------------------------------------------------
 
     @waits
-    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG)
+    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none)
     async def load(
         self,
         *what: str | os.PathLike[str] | Mapping[str, Any],
@@ -377,6 +386,7 @@ class Mcp(Live):
         trust: bool = False,
         locked: bool = False,
         lazy: bool = False,
+        start_timeout: float | None = None,
     ) -> Servers:
         """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
@@ -392,6 +402,7 @@ class Mcp(Live):
             trust: Run what a project's file defines without asking; its servers still ask for secrets.
             locked: Refuse servers whose tools are not what `mcp.lock` says.
             lazy: Start a server at its first call, where its tools are known from before.
+            start_timeout: Seconds that a start may take, instead of what the definitions say.
 
         Raises:
             ServerError: A server asked for by name did not start.
@@ -405,8 +416,12 @@ class Mcp(Live):
         for line in asked.notices:
             self._host.notices.add(line)
         definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]
+        originals: dict[str, ServerDefinition] = {}
+        if start_timeout is not None:
+            originals = {one.name: one for one in definitions if one.start_timeout != start_timeout}
+            definitions = [one.replace(start_timeout=float(start_timeout)) for one in definitions]
         lock = read_lock(self._host.folder) if locked else None
-        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock)
+        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock, originals=originals)
         for name in asked.named if wait else ():
             if not self._host.sessions[name].is_lazy:
                 self._host.sessions[name].require()

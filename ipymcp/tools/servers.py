@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.state.known import KnownServer
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.prompts import Prompts
     from ipymcp.tools.resources import Resources
@@ -62,8 +63,7 @@ class ServerTools(Live):
         session = self._session()
         entry = session.catalog.find(name)
         if entry is None:
-            self._mcp._host.settle(session)
-            entry = self._mcp._host.entry(session, name)
+            entry = self._mcp._host.find_tool(session, name)
         return self._mcp._factory.tool(entry)
 
     def __iter__(self) -> Iterator[Tool]:
@@ -272,13 +272,16 @@ class Servers(Listing):
 
     @property
     def known(self) -> Table:
-        """Every server that was ever loaded on this machine, in any notebook; nothing is started."""
+        """Every server that was ever loaded on this machine, in any notebook; nothing is started.
+
+        One `was connected` that is not connected here: it may be in another kernel, or that kernel is gone.
+        """
         rows = [
             (
                 server.name,
                 server.transport,
                 server.auth,
-                state_word(server.status) if server.enabled else "disabled",
+                self._status(server),
                 server.version,
                 tools,
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
@@ -288,6 +291,13 @@ class Servers(Listing):
         ]
         columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
+
+    def _status(self, server: KnownServer) -> str:
+        if not server.enabled:
+            return "disabled"
+        sessions = self._mcp._host.sessions.values()
+        is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
+        return "was connected" if server.status == "connected" and not is_here else state_word(server.status)
 
 
 def _state(session: ServerSession) -> str:

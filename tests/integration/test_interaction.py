@@ -291,7 +291,7 @@ def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shar
         assert run(shared, "print(mcp.old.ask_form().text)").stdout == "Ada is 30\n"
     finally:
         run(shared, "mcp.on_elicitation(None), mcp.on_sampling(None)")
-    assert "old: told of sampling at the next start only: %mcp restart old" in late
+    assert late == "ipymcp: old: told of sampling at the next start only: %mcp restart old\n"
     assert at_once == ""
 
 
