@@ -40,6 +40,7 @@ def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_whe
     notebook = open_notebook("%load_ext ipymcp", "%mcp load theirs0 theirs1 theirs2 theirs3 theirs4 theirs5")
     notebook.run(0)
     panel = sidebar(page)
+    expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
     notebook.begin(1)
     question = panel.root.get_by_role("alertdialog")
     expect(question).to_be_visible()
