@@ -37,7 +37,7 @@ from ipymcp.state.store import Store
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from msgspec import Raw
 
@@ -101,6 +101,7 @@ class Host:
             guard=self.guard,
             store=self.state,
             redirects=self.redirects,
+            notices=self.notices,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -253,7 +254,9 @@ class Host:
         setattr(self.answers, kind, handler)
         if kind == "sampling":
             self.answers.samples_tools = tools
-        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+        return [
+            session.name for session in self.sessions.values() if session.client and not session.client.declare(kind)
+        ]
 
     def _clients(self) -> list[Client]:
         return [session.client for session in self.sessions.values() if session.client is not None]
@@ -318,8 +321,27 @@ class Host:
             return entry
         if session.client is None and not session.is_lazy:
             session.require()
-        hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
+        spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
+        hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
+
+    def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:
+        """As `entry`, in any thread: a server that is starting is waited for, and one that has no such tool is asked.
+
+        Raises:
+            UnknownName: It has none of that name.
+        """
+        if session.catalog.find(tool) is None:
+            self.settle(session)
+        if not self.loop.is_own_thread and session.catalog.find(tool) is None and session.client is not None:
+            self.loop.run(session.refreshed())
+        return self.entry(session, tool)
+
+    def refresh_changed(self) -> None:
+        """Wait for the tools of all servers that have just said that these changed; on the background loop for none."""
+        changed = [session for session in self.sessions.values() if session.has_changed_tools]
+        if changed and not self.loop.is_own_thread:
+            self.loop.run(_all(session.refreshed() for session in changed))
 
     def settle(self, session: ServerSession) -> None:
         """Wait, in any thread, for a server that is starting, or has to be looked for."""
@@ -457,6 +479,10 @@ class Host:
         for session in self.sessions.values():
             session.close_in_fork()
         self._reaper.close_in_fork()
+
+
+async def _all(waits: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*waits)
 
 
 def _end_with_process(host: Host) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from ipymcp.errors import CallError
+from ipymcp.errors import ArgumentError, CallError
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.runtime.names import identifier
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
 
 if TYPE_CHECKING:
@@ -214,6 +215,11 @@ class ToolResult:
 
     def _refuse_array(self, *_: object, **__: object) -> Any:
         raise TypeError(f"{self.server}.{self.tool} answered with a dict, not rows: use .df, or pd.DataFrame(r.data)")
+
+    def __await__(self) -> NoReturn:
+        awaited = f"await mcp.{identifier(self.server)}.{identifier(self.tool)}.aio(…)"
+        hint = f"leave out await, or write {awaited}"
+        raise ArgumentError("has answered already", server=self.server, tool=self.tool, hint=hint)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolResult):

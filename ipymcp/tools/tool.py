@@ -221,6 +221,9 @@ class Tool(Live):
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
+    def __str__(self) -> str:
+        return f"{self._server}.{self._name}"
+
     def _entry(self, session: ServerSession | None = None) -> ToolEntry:
         """What the catalog now has of it.
 
@@ -228,7 +231,7 @@ class Tool(Live):
             UnknownName: The server has it no more.
         """
         session = session or self._session()
-        return session.catalog.tools.get(self._name) or self._factory.host.entry(session, self._name)
+        return session.catalog.tools.get(self._name) or self._factory.host.find_tool(session, self._name)
 
     def _session(self) -> ServerSession:
         host = self._factory.host

@@ -115,6 +115,7 @@ class Toolset(Listing):
         return [entry for session, entry in self._selected() if not self._host.is_denied(session, entry, caller)]
 
     def _selected(self) -> list[tuple[ServerSession, ToolEntry]]:
+        self._host.refresh_changed()
         return [
             (session, entry)
             for session in self._sessions()
@@ -326,6 +327,9 @@ class Toolset(Listing):
                 return function
         here = self._sessions()
         found = self._meant(name, here)
+        if found is None:
+            self._host.refresh_changed()
+            found = self._meant(name, here)
         if found is None:
             found = self._meant(name, [one for one in self._host.sessions.values() if one not in here])
             if found is not None and not found[0].is_moving:
