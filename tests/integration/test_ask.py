@@ -382,10 +382,8 @@ def test_what_goes_wrong_is_two_lines_and_nothing_is_lost(
         return
     assert said == ["remember me", CALL, "still there?"]
     assert len([one for one in sent if one["role"] == "tool"]) >= calls
-    assert (
-        kernel.run("left.text.startswith(%r), len(left.calls), left.usage.requests > 0" % text).text
-        == f"(True, {calls}, True)"
-    )
+    left = kernel.run(f"left.text.startswith({text!r}), len(left.calls), left.usage.requests > 0")
+    assert left.text == f"(True, {calls}, True)"
 
 
 def test_malformed_calls_are_told_to_the_model_each_time_and_counted(kernel: Kernel) -> None:
