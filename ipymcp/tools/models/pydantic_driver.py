@@ -49,19 +49,23 @@ class PydanticDriver:
             self._usage: Any = importlib.import_module("pydantic_ai.usage")
         except ImportError as error:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
+        warnings.simplefilter(
+            "ignore", self._ai.UsageLimitUnavailableWarning
+        )  # it would be said in the cell, with a path
         self._ai.BANNER_ENABLED = False  # of its own, printed into a terminal in the middle of the answer
 
     async def answer(self, question: Question) -> Finished:
         """As `Driver.answer`."""
+        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
         agent = self._ai.Agent(
             self._model(question),
             output_type=self._output(question.returns),
             instructions=question.system,
-            toolsets=[pydantic_ai_toolset(question.declared, question.call)],
+            toolsets=[toolset],
+            capabilities=[self._every_call_is_made(toolset)],
             retries=_ATTEMPTS,
         )
-        with self._ai.capture_run_messages() as messages, warnings.catch_warnings():
-            warnings.simplefilter("ignore", self._ai.UsageLimitUnavailableWarning)  # said with the path of its file
+        with self._ai.capture_run_messages() as messages:
             try:
                 async with agent.run_stream_events(
                     question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
@@ -70,7 +74,8 @@ class PydanticDriver:
                         self._tell(event, question)
                     result = events.result
                 history = result.all_messages()
-                if _is_cut(history[-1]):
+                response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
+                if _is_cut(response):
                     raise McpError("the answer broke off in the middle", hint=_AGAIN)
             except self._ai.UsageLimitExceeded as error:
                 self._stopped(messages, question, "a limit was reached")
@@ -89,7 +94,7 @@ class PydanticDriver:
             history=history,
             messages=self._dumped(history),
             usage=Usage(used.requests, used.input_tokens, used.output_tokens),
-            reason=history[-1].finish_reason or "",
+            reason=response.finish_reason or "",
         )
 
     def _dumped(self, history: list[Any]) -> list[Any]:
@@ -146,6 +151,30 @@ class PydanticDriver:
             raise _problem(error) from error
         return as_message(response), response.usage.input_tokens + response.usage.output_tokens
 
+    def _every_call_is_made(self, toolset: Any) -> Any:
+        """What hands calls of tools that were not declared to the host, too, which knows them or says what is meant.
+
+        The library itself would answer that the tool is unknown, and soon end the whole answer.
+        """
+        base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
+        accepted: dict[str, Any] = {}
+
+        class EveryCall(base):
+            async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+                tools = ctx.tool_manager.tools
+                for call in response.tool_calls:
+                    if call.tool_name not in tools:
+                        tools[call.tool_name] = accepted[call.tool_name] = toolset.accept(call.tool_name)
+                return response
+
+            async def wrap_tool_execute(
+                self, ctx: Any, *, call: Any, tool_def: Any, args: dict[str, Any], handler: Any
+            ) -> Any:
+                tool = accepted.get(call.tool_name)
+                return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
+
+        return EveryCall()
+
     def _tell(self, event: Any, question: Question) -> None:
         parts = self._messages
         if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
@@ -178,9 +207,17 @@ class PydanticDriver:
         return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
 
     def _limits(self, limits: Limits) -> Any:
-        return self._usage.UsageLimits(
-            request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens
-        )
+        base: type[Any] = self._usage.UsageLimits
+        ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
+
+        class Quiet(base):
+            def check_tokens(self, usage: Any) -> None:
+                with warnings.catch_warnings():  # what an answer that broke off has cost cannot be known
+                    warnings.simplefilter("ignore", ignored)
+                    usual: Any = super()
+                    usual.check_tokens(usage)
+
+        return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
 
 
 _SAY_WHY = ("openai", "anthropic", "google", "google-gla", "google-vertex", "google-cloud")
