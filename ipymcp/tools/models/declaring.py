@@ -135,7 +135,8 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
-    return Declaration(name, server, tool, description, made.parameters, tuple(lost), made.renamed)
+    parameters = masks.json(made.parameters)
+    return Declaration(name, server, tool, description, parameters, tuple(lost), made.renamed)
 
 
 def cost(declaration: Declaration) -> int:
