@@ -54,7 +54,7 @@ def writes(call: ast.Call) -> bool:
     if name in ("replace", "rename", "copy", "link", "move", "truncate"):
         # A string's replace and a dict's copy are other things: a file's has one argument.
         return owner in OWNERS or (
-            name in ("replace", "rename") and len(call.args) + len(call.keywords) == 1 and not owner
+            name in ("replace", "rename") and len(call.args) == 1 and not call.keywords and not owner
         )
     return name in WRITERS
 
