@@ -23,8 +23,9 @@
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
         └── ResultTooLarge               the answer is over max_result_bytes
 
-Every error carries `.server`, `.tool` and `.hint` (each may be None), with secrets masked. In IPython it renders as two
-lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
+Every error carries `.server`, `.tool` and `.hint` (each may be None). Message and hint are one line each, with control
+characters, line breaks and the like shown as symbols and secrets masked (see `ipymcp.text`). In IPython it renders as
+two lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
 traceback back.
 """
 
@@ -34,7 +35,7 @@ import linecache
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ipymcp.masking import mask
+from ipymcp.text import colored, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,19 +89,23 @@ class McpError(Exception):
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
     ) -> None:
-        message = mask(message)
-        super().__init__(message)
         self.message = message
+        super().__init__(self.message)
         self.server = server
         self.tool = tool
-        self.hint = mask(hint) if hint else hint
+        self.hint = hint
         self.line: str | None = None
         """The `%mcp` line that failed, where a magic raised this."""
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("message", "hint") and isinstance(value, str):
+            value = one_line(value)
+        super().__setattr__(name, value)
+
     @property
     def where(self) -> str:
-        """`server.tool`, `server` or the empty string."""
-        return ".".join(part for part in (self.server, self.tool) if part)
+        """`server.tool`, `server` or the empty string, as one line that shows all of itself."""
+        return one_line(".".join(part for part in (self.server, self.tool) if part))
 
     def __str__(self) -> str:
         where = self.where
@@ -122,14 +127,14 @@ class McpError(Exception):
         line = self.line or _cell_line(self.__traceback__)
         second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
         first = f"{type(self).__name__}: {self}"
-        lines = [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+        lines = [one_line(text) for text in ([first, f"  {second}"] if second else [first])]
         return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
 
     def _whole(self) -> list[str]:
         """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""
         shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
         lines: list[str] = shell.InteractiveTB.structured_traceback(type(self), self, self.__traceback__)
-        return [mask(line) for line in lines]
+        return [colored(line) for line in lines]
 
 
 def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:

@@ -10,10 +10,11 @@ Markdown needs more than that: see `ipymcp.tools.markdown`.
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
-from ipymcp.masking import mask
+from ipymcp.masking import mask, masks
 
-__all__ = ["escaped", "is_safe", "one_line", "stripped", "visible"]
+__all__ = ["colored", "escaped", "is_safe", "one_line", "shown_json", "stripped", "visible"]
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -23,6 +24,7 @@ _INVISIBLE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # What emoji and Persian need, where it stands after something that is not ASCII: joiners and one variation selector.
+_COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
@@ -43,6 +45,11 @@ def one_line(value: str) -> str:
     return value.strip("\n").replace("\n", "\u240a") if "\n" in value else value
 
 
+def colored(value: str) -> str:
+    """As `visible`, for text to which IPython has added colours: those escapes stay, and no others."""
+    return "".join(part if index % 2 else visible(part) for index, part in enumerate(_COLOR.split(value)))
+
+
 def stripped(value: str) -> str:
     """The same text without those characters, secrets masked: for a model, which reads what a person cannot see."""
     value = mask(value)
@@ -56,6 +63,21 @@ def escaped(value: object) -> str:
     from html import escape  # imports a table of 2,231 entities that nothing else needs
 
     return escape(visible(str(value)))
+
+
+def shown_json(value: Any) -> Any:
+    """A JSON value to be displayed: every string and key in it visible, secrets masked."""
+    return _each_visible(masks.json(value))
+
+
+def _each_visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(str(key)): _each_visible(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_each_visible(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def is_safe(value: str) -> bool:

@@ -248,6 +248,7 @@ _SERVERS = {
     "sdk1": lambda: _own(environment("sdk1").python, "sdk1_server.py"),
     "sdk2": lambda: _own(environment("sdk2").python, "sdk2_server.py"),
     "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),
+    "marked": lambda: _own(Path(sys.executable), "marked.py"),
     "offering": lambda: _own(Path(sys.executable), "offering.py"),
     "demo": lambda: [sys.executable, "-m", "ipymcp.demo"],
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.text import visible
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     _say(" · ".join(_MEANINGS[answer] for answer in question.answers))
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
     while True:
-        text = input(prompt).strip().lower() or "no"
+        text = input(one_line(prompt)).strip().lower() or "no"
         text = _SHORT.get(text, text)
         for answer in question.answers:
             if answer == text:
@@ -91,7 +91,7 @@ def _agreed(candidates: Sequence[Candidate]) -> set[str]:
         return set()
     prompt = "run it? [yes, no] " if len(candidates) == 1 else "run them? [all, choose, none] "
     while True:
-        text = input(prompt).strip().lower()
+        text = input(one_line(prompt)).strip().lower()
         if text in ("all", "yes", "y"):
             return {candidate.name for candidate in candidates}
         if text in ("none", "no", "n", ""):
@@ -102,7 +102,7 @@ def _agreed(candidates: Sequence[Candidate]) -> set[str]:
 
 
 def _yes(prompt: str) -> bool:
-    return input(prompt).strip().lower() in ("y", "yes")
+    return input(one_line(prompt)).strip().lower() in ("y", "yes")
 
 
 def _about(call: WantedCall) -> str:
@@ -126,8 +126,8 @@ def _shortened(text: str) -> str:
 
 def _line(text: str) -> str:
     """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
-    return " ".join(visible(text).replace("\n", "\u240a").split())
+    return " ".join(one_line(text).split())
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - meant for the cell
+    print(one_line(text), flush=True)  # noqa: T201 - meant for the cell

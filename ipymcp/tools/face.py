@@ -27,6 +27,7 @@ from ipymcp.runtime.checked import (
 )
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
+from ipymcp.text import one_line
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
@@ -352,7 +353,7 @@ class Mcp(Live):
         if untold:
             names = " ".join(untold)
             text = f"{names}: told of {what} at the next start only: %mcp restart {names}"
-            warnings.warn(text, UserWarning, stacklevel=3)
+            warnings.warn(one_line(text), UserWarning, stacklevel=3)
 
     # -- words that wait ----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
@@ -30,7 +31,7 @@ def _trust(request: Request) -> TrustedServers | None:
         return request.mcp.trust
     gone = request.mcp.trust.revoke(*names, everything=request.parsed.has("--all"))
     if not request.is_quiet:
-        print(f"revoked: {', '.join(gone)}" if gone else "nothing was agreed to")  # noqa: T201 - the command's answer
+        print(one_line(f"revoked: {', '.join(gone)}" if gone else "nothing was agreed to"))  # noqa: T201 - the command's answer
     return None
 
 
