@@ -32,8 +32,10 @@ traceback back.
 from __future__ import annotations
 
 import linecache
+import os
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ipymcp.text import colored, one_line
 
@@ -66,6 +68,8 @@ __all__ = [
     "ToolError",
     "TrustError",
     "UnknownName",
+    "note_line",
+    "render_briefly",
 ]
 
 
@@ -121,20 +125,52 @@ class McpError(Exception):
             return self._two_lines
         if "IPython.core.getipython" not in sys.modules:
             raise AttributeError("_render_traceback_")
-        return self._whole
+        return partial(_whole, self)
 
     def _two_lines(self) -> list[str]:
-        line = self.line or _cell_line(self.__traceback__)
-        second = " · ".join(part for part in (self.hint, f"in: {line}" if line else None) if part)
-        first = f"{type(self).__name__}: {self}"
-        lines = [one_line(text) for text in ([first, f"  {second}"] if second else [first])]
-        return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
+        return _two_lines(f"{type(self).__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
 
-    def _whole(self) -> list[str]:
-        """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""
-        shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
-        lines: list[str] = shell.InteractiveTB.structured_traceback(type(self), self, self.__traceback__)
-        return [colored(line) for line in lines]
+
+def render_briefly(error: BaseException, message: str, hint: str | None = None) -> None:
+    """Have IPython show an interrupt as it shows our own errors, in two lines; it stays the exception that it is.
+
+    Where it hit a function of the user's that we had called, such as a progress function, that is what they say.
+
+    Args:
+        error: A `KeyboardInterrupt` or `CancelledError` on its way to the user.
+        message: One line that says what happened.
+        hint: What to do about it, one line.
+    """
+    error._render_traceback_ = partial(_brief_lines, error, message, hint)  # type: ignore[attr-defined]
+
+
+def note_line(error: McpError | KeyboardInterrupt, line: str) -> None:
+    """Keep the `%mcp` line that an error ended, to be shown with it."""
+    error.__dict__["line"] = line
+
+
+def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[str]:
+    if McpError.full_tracebacks:
+        return _whole(error)
+    line = getattr(error, "line", None) or _users_line(error.__traceback__)
+    hit = _users_function(error.__traceback__)
+    if hit is not None:
+        message, hint = f"interrupted in {_named(hit)}", None
+        line = " · ".join(part for part in (line, _placed(hit)) if part)
+    return _two_lines(f"{type(error).__name__}: {one_line(message)}", hint, line)
+
+
+def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
+    second = " · ".join(part for part in (hint, f"in: {line}" if line else None) if part)
+    lines = [one_line(text) for text in ([first, f"  {second}"] if second else [first])]
+    return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
+
+
+def _whole(error: BaseException) -> list[str]:
+    """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""
+    shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
+    lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+    return [colored(line) for line in lines]
 
 
 def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:
@@ -144,15 +180,79 @@ def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:
     return error
 
 
-def _cell_line(traceback: TracebackType | None) -> str | None:
-    """The line of the user's cell that this traceback passed through, where there is one."""
+def _users_line(traceback: TracebackType | None) -> str | None:
+    """The line of the user's cell that this traceback passed through, and of the innermost function of the user's."""
+    steps = _steps(traceback)
+    outer = next((step for step in steps if _is_cell(step.filename)), None)
+    if outer is None:
+        return None
+    first = _first_of_ours(steps)
+    inner = [step for step in steps[:first] if _is_users(step)][-1]
+    line = _source(outer)
+    if line is None or line.startswith("get_ipython()"):
+        return None
+    if inner is outer or (inner.filename, inner.number) == (outer.filename, outer.number):
+        return line
+    return f"{line} · {_placed(inner)}"
+
+
+def _users_function(traceback: TracebackType | None) -> _Step | None:
+    """The innermost frame of the user's own code that was called by us, if that is where it happened."""
+    steps = _steps(traceback)
+    called = [step for step in steps[_first_of_ours(steps) :] if _is_users(step)]
+    return called[-1] if called else None
+
+
+def _named(step: _Step) -> str:
+    return step.function if step.function.startswith("<") else f"{step.function}()"
+
+
+def _placed(step: _Step) -> str:
+    where = "" if _is_cell(step.filename) else f" of {os.path.basename(step.filename)}"
+    return f"{_named(step)}, line {step.number}{where}: {_source(step) or '?'}"
+
+
+class _Step(NamedTuple):
+    """One frame that an exception passed through."""
+
+    filename: str
+    number: int
+    function: str
+    module: str
+
+
+def _steps(traceback: TracebackType | None) -> list[_Step]:
+    steps: list[_Step] = []
     while traceback is not None:
-        filename = traceback.tb_frame.f_code.co_filename
-        if filename.startswith("<ipython-input") or "ipykernel_" in filename:
-            line = linecache.getline(filename, traceback.tb_lineno).strip()
-            return line if line and not line.startswith("get_ipython()") else None
+        code = traceback.tb_frame.f_code
+        module = traceback.tb_frame.f_globals.get("__name__")
+        steps.append(_Step(code.co_filename, traceback.tb_lineno, code.co_name, str(module)))
         traceback = traceback.tb_next
-    return None
+    return steps
+
+
+def _first_of_ours(steps: list[_Step]) -> int:
+    return next((place for place, step in enumerate(steps) if _is_ours(step)), len(steps))
+
+
+def _is_ours(step: _Step) -> bool:
+    return step.module.partition(".")[0] == "ipymcp" and not _is_cell(step.filename)
+
+
+def _is_cell(filename: str) -> bool:
+    return filename.startswith("<ipython-input") or "ipykernel_" in filename
+
+
+def _is_users(step: _Step) -> bool:
+    """Whether a frame is of a cell or of a module of the user's, not of a library."""
+    if _is_cell(step.filename):
+        return True
+    libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
+    return not (step.filename.startswith("<") or _is_ours(step) or any(part in step.filename for part in libraries))
+
+
+def _source(step: _Step) -> str | None:
+    return linecache.getline(step.filename, step.number).strip() or None
 
 
 class ConfigError(McpError):

@@ -29,7 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVS = ROOT / ".envs"
-AT_ONCE = 2
+AT_ONCE = 3
 ATTEMPTS = 3
 NODE = 20
 
@@ -144,6 +144,8 @@ ENVIRONMENTS = {
         Environment("models", MODELS, ipymcp=True),
         Environment("local-model", LOCAL_MODEL, needs_wheel="xllamacpp"),
         Environment("npm", NPM, npm=True),
+        Environment("npm-sdk2", ("@modelcontextprotocol/server@2.4.0", "zod@4.6.7"), npm=True),
+        Environment("npm-bridge", ("supergateway@4.0.0",), npm=True),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),
         Environment("server-fetch", ("mcp-server-fetch==2026.10.24",)),
@@ -152,7 +154,7 @@ ENVIRONMENTS = {
         Environment("sdk1", ("mcp>=1.30,<2",)),
         Environment("sdk2", ("mcp>=2.3,<3", "mcp-types>=2.3,<3", "jsonschema>=4.23", "uvicorn>=0.30")),
         Environment("peer-aiohttp", ("aiohttp>=3.10,<4", "msgspec>=0.21"), for_tests=False),
-        Environment("peer-fastmcp", ("fastmcp>=4,<5",), for_tests=False),
+        Environment("peer-fastmcp", ("fastmcp>=4,<5",)),
         Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), for_tests=False),
         Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
         Environment("conformance", CONFORMANCE, npm=True, for_tests=False),
@@ -236,6 +238,11 @@ def _own(python: Path, file: str) -> list[str]:
     return [str(python), str(ROOT / "tests" / "servers" / file)]
 
 
+def _node(environment_name: str, file: str) -> list[str]:
+    """A script of the tests' own, told where the modules are that it uses."""
+    return ["node", str(ROOT / "tests" / "servers" / file), str(environment(environment_name).folder)]
+
+
 _SERVERS = {
     "everything": lambda: _npm_server("server-everything", "stdio"),
     "filesystem": lambda: _npm_server("server-filesystem"),
@@ -247,6 +254,10 @@ _SERVERS = {
     "excel": lambda: _script("server-excel", "excel-mcp-server", "stdio"),
     "sdk1": lambda: _own(environment("sdk1").python, "sdk1_server.py"),
     "sdk2": lambda: _own(environment("sdk2").python, "sdk2_server.py"),
+    "push-fastmcp": lambda: _own(environment("peer-fastmcp").python, "push_fastmcp.py"),
+    "push-python": lambda: _own(environment("sdk2").python, "push_python.py"),
+    "push-typescript": lambda: _node("npm-sdk2", "push_typescript.cjs"),
+    "bridge": lambda: ["node", str(environment("npm-bridge").folder / "node_modules/supergateway/dist/index.js")],
     "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),
     "marked": lambda: _own(Path(sys.executable), "marked.py"),
     "offering": lambda: _own(Path(sys.executable), "offering.py"),
@@ -286,6 +297,11 @@ def make(environment: Environment) -> bool:
 
 def _make_venv(environment: Environment) -> None:
     venv.create(environment.folder, with_pip=False, symlinks=True)
+    uv = Path(sys.executable).with_name("uv")
+    if uv.is_file() and not environment.needs_wheel:  # what pip says of a missing wheel is read below
+        options = ("-q", "--compile-bytecode", "--python", str(environment.python))
+        _run(str(uv), "pip", "install", *options, *environment.requirements)
+        return
     try:
         _pip(environment, "install", "-qq", "--prefer-binary", *environment.requirements)
     except CannotMake as error:
@@ -365,7 +381,7 @@ def _selected(patterns: list[str]) -> list[Environment]:
 
 
 def main(patterns: list[str]) -> int:
-    """Make what the patterns select, two at a time; one line for each. Give the exit status."""
+    """Make what the patterns select, three at a time; one line for each. Give the exit status."""
     failures = 0
     started = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -175,18 +175,21 @@ def plot(request: Request, kind: str, width: int, height: int, **data: Any) -> d
         raise Failure("give values or column, not both")
     request.log("info", f"drawing a {kind} chart, {width} by {height}")
     column = data.get("column", "body_mass_g")
+    labels: dict[str, Any] = {} if "values" in data else {"names": SPECIES, "up": column}
     birds = [bird for bird in penguins() if bird[column] is not None]
     if "values" in data:
         points = [(float(i), float(value), 4) for i, value in enumerate(data["values"], 1)]
         about = f"{len(points)} value{'s' if len(points) > 1 else ''}"
     elif kind == "scatter":
         points = [(bird["bill_length_mm"], bird[column], SPECIES.index(bird["species"])) for bird in birds]
+        labels["across"] = "bill_length_mm"
         about = f"{column} over bill_length_mm, {len(points)} penguins"
     else:
         groups = [[bird[column] for bird in birds if bird["species"] == species] for species in SPECIES]
         points = [(float(i), sum(group) / len(group), i) for i, group in enumerate(groups)]
+        labels["up"] = f"mean {column}"
         about = f"mean {column}: " + ", ".join(f"{SPECIES[i]} {mean:.1f}" for _, mean, i in points)
-    chart = base64.b64encode(draw(kind, points, width, height)).decode()
+    chart = base64.b64encode(draw(kind, points, width, height, **labels)).decode()
     image = {"type": "image", "mimeType": "image/png", "data": chart}
     return {"content": [image, *text_result(f"A {kind} chart of {about}.")["content"]]}
 

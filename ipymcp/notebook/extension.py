@@ -7,6 +7,7 @@ import sys
 import threading
 import uuid
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
@@ -68,6 +69,7 @@ class Extension:
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self._show_server)
+        ip.display_formatter.formatters["text/plain"].for_type(CoroutineType, _show_coroutine)
         if comms := _comms(ip):
             comms.register_target(_TARGET, self._open_comm)
             self._has_control = control.install(ip.kernel, comms, _TARGET)
@@ -93,6 +95,7 @@ class Extension:
         ip.events.unregister("pre_run_cell", self._before_cell)
         ip.events.unregister("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.pop(".".join(_SERVER), None)
+        ip.display_formatter.formatters["text/plain"].pop(CoroutineType, None)
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
             control.remove(ip.kernel)
@@ -204,6 +207,14 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
 
 _magic.needs_local_scope = True  # type: ignore[attr-defined]
 _magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+
+
+def _show_coroutine(coroutine: CoroutineType[Any, Any, Any], printer: Any, _: bool) -> None:
+    """One of ours that a cell shows was meant to be awaited; others as they always look."""
+    if str((coroutine.cr_frame.f_globals if coroutine.cr_frame else {}).get("__name__")).startswith("ipymcp."):
+        printer.text("not called: this is a coroutine, write await before it (or leave out .aio)")
+    else:
+        printer.text(repr(coroutine))
 
 
 def _comms(ip: Any) -> Any:

@@ -9,6 +9,7 @@ from traitlets import Bool, Enum, Int, Unicode, default, observe, validate
 from traitlets.config import Configurable
 
 from ipymcp.errors import McpError
+from ipymcp.policy.conversation import refuse_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,6 +88,11 @@ class IPyMCP(Configurable):
     @observe("pins", "history", "doubts")
     def _set_guarding(self, change: object = None) -> None:
         self._on_guarding(cast("PinsMode", self.pins), cast("HistoryMode", self.history), bool(self.doubts))
+
+    @validate("pins", "history", "doubts", "panel", "sampling_tokens")
+    def _only_by_the_user(self, proposal: dict[str, Any]) -> Any:
+        refuse_models(f"set IPyMCP.{proposal['trait'].name}")
+        return proposal["value"]
 
     @default("panel")
     def _usual_panel(self) -> str:

@@ -197,9 +197,13 @@ class Approvals:
             case None:
                 rule = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
                 doubt = self._doubt(wish)
-                why = f"because {doubt}" if doubt else f"by the rule {rule!r}"
-                text = f"needs your consent {why}, and nobody answered"
-                wish.refused(_error(wish, text, f"%mcp policy allow {wish.name}"))
+                text = f"needs your consent by the rule {rule!r}, and nobody answered"
+                hint = f"%mcp policy allow {wish.name}"
+                if doubt:  # which no rule outweighs
+                    way = f"--allow {wish.name} or %config IPyMCP.doubts = False"
+                    text = f"needs your consent because {doubt}, and nobody answered; {way} allows it beforehand"
+                    hint = way
+                wish.refused(_error(wish, text, hint))
             case _:
                 pass
         if answer in ALLOWING and self._doubt(wish) and wish.conversation is not None:

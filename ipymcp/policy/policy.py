@@ -59,6 +59,7 @@ class Policy:
         self._state = object()
         """Replaced with every change, so that what was made from the old one is seen to be stale."""
         self._known: dict[tuple[str, str, Caller], _Known] = {}
+        self._worlds: dict[tuple[str, str], tuple[Subject, Rights, bool]] = {}
 
     # -- asking it ----------------------------------------------------------------------------------------------------
 
@@ -107,6 +108,15 @@ class Policy:
             and hints(entry, rights).get("readOnlyHint") is not True
             and not self.has_agreed(conversation, rights, entry)
         )
+
+    def is_open_world(self, entry: Subject, rights: Rights) -> bool:
+        """Whether what a tool answers may be anybody's words: it is not said to stay with its own data."""
+        key = (entry.server, entry.name)
+        known = self._worlds.get(key)
+        if known is None or known[0] is not entry or known[1] is not rights:
+            is_open = hints(entry, rights).get("openWorldHint") is not False
+            known = self._worlds[key] = (entry, rights, is_open)
+        return known[2]
 
     def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
         """What is decided of a tool for a caller."""

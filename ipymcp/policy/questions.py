@@ -84,6 +84,8 @@ class WantedCall(Struct, frozen=True):
     """The rule that says to ask."""
     hints: str
     """What is known of what the tool does; empty if nothing is."""
+    code: str = ""
+    """Python that would run here, where that is what the call does: it is shown whole, line by line."""
 
 
 class ApprovalQuestion(Struct, frozen=True):

@@ -111,8 +111,13 @@ class Client:
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
-    async def open(self, era: EraChoice) -> None:
+    async def open(self, era: EraChoice, *, is_fixed: bool | None = None) -> None:
         """Connect and settle the protocol version.
+
+        Args:
+            era: What to try.
+            is_fixed: Whether the user has chosen it; by default where it is not `auto`. One that is only remembered
+                may turn out to be wrong.
 
         Raises:
             StartError: The transport could not connect.
@@ -121,13 +126,14 @@ class Client:
             RpcError: The server refused.
             HttpError: It answered with an HTTP error.
         """
-        self._pushes.may_reopen = era != "modern"
+        self._pushes.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
         await self._transport.open(self)
         await self._settle(era)
         if self.era.kind == "stateless":
             self.continuations.on_result("input_required", self._rounds.begin)
             self.continuations.on_error(_HEADER_MISMATCH, self._renew_headers)
             self.continuations.on_error(_INVALID_REQUEST, self._pushes.error)
+            self.continuations.on_tool_error(self._pushes.tool_error)
             self.continuations.on_result("task", self._tasks.begin)
             self._peer.intercept = self.continuations.intercept
         elif self.takes_tasks:
@@ -153,17 +159,20 @@ class Client:
         if settled.era.kind == "handshake":
             self.notify("notifications/initialized")
 
-    def declare(self) -> bool:
+    def declare(self, capability: str) -> bool:
         """Declare what the responder is capable of now.
 
+        Args:
+            capability: What may have changed.
+
         Returns:
-            False if it has changed and this connection cannot say so any more: the handshake has said it.
+            False if that has changed and this connection cannot say so any more: the handshake has said it.
         """
         if self.era.kind == "stateless":
             if self._answers.declare():
                 self.era = eras.stateless(self.era.version, self._identity, self._answers.declared)
             return True
-        return not self._answers.is_outdated()
+        return not self._answers.is_outdated(capability)
 
     def roots_changed(self) -> None:
         """Tell a server of the handshake era that `roots/list` answers otherwise now, if that was declared."""

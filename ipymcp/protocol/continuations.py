@@ -1,4 +1,4 @@
-"""Answers of the stateless era that are no outcome yet: a `resultType` other than complete, an error with a remedy.
+"""Answers of the stateless era that are no outcome yet: a `resultType` other than complete, errors with a remedy.
 
 Every answer passes here, megabytes too: what is looked for first are a few bytes.
 
@@ -28,6 +28,7 @@ __all__ = ["Continuations"]
 _LARGE = 1 << 20
 _COMPLETE = re.compile(rb'"resultType"\s*:\s*"complete"')
 _ENDS = 1000
+_TOOL_ERROR = (b'"isError":true', b'"isError": true')
 
 
 class Continuations:
@@ -36,6 +37,7 @@ class Continuations:
     def __init__(self) -> None:
         self._results: dict[str, Callable[[Slot, Raw], None]] = {}
         self._errors: dict[int, Callable[[Slot, RpcError], bool]] = {}
+        self._tool_error: Callable[[Slot, Raw], bool] | None = None
         self._words: tuple[bytes, ...] = ()
 
     def on_result(self, result_type: str, handler: Callable[[Slot, Raw], None]) -> None:
@@ -46,6 +48,11 @@ class Continuations:
     def on_error(self, code: int, handler: Callable[[Slot, RpcError], bool]) -> None:
         """Have errors of this code go to `handler`, which returns whether it failed or renewed the slot."""
         self._errors[code] = handler
+
+    def on_tool_error(self, handler: Callable[[Slot, Raw], bool]) -> None:
+        """Have tools' own errors go to `handler`, which returns whether it failed or renewed the slot."""
+        self._tool_error = handler
+        self._words = (*self._words, *_TOOL_ERROR)
 
     def has_none(self, line: bytes | bytearray) -> bool:
         """Whether a result is certainly of no type that somebody goes on with; from any thread."""
@@ -58,9 +65,12 @@ class Continuations:
         if self.has_none(line):
             return False
         try:
-            handler = self._results.get(wire.decode(result, _ResultType).resultType)
+            answer = wire.decode(result, _Answer)
         except ValueError:
             return False
+        if answer.isError and self._tool_error is not None:
+            return self._tool_error(slot, result)
+        handler = self._results.get(answer.resultType)
         if handler is None:
             return False
         handler(slot, result)
@@ -72,8 +82,9 @@ class Continuations:
         return handler is not None and handler(slot, error)
 
 
-class _ResultType(Struct):
+class _Answer(Struct):
     resultType: str = "complete"
+    isError: bool = False
 
 
 def _is_plainly_complete(line: bytes | bytearray) -> bool:

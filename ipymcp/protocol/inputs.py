@@ -69,9 +69,9 @@ class Answers:
         before, self.declared = self.declared, self._responder.capabilities()
         return self.declared != before
 
-    def is_outdated(self) -> bool:
-        """Whether the responder would declare something else by now."""
-        return self._responder.capabilities() != self.declared
+    def is_outdated(self, capability: str) -> bool:
+        """Whether the responder would declare this capability otherwise by now."""
+        return self._responder.capabilities().get(capability) != self.declared.get(capability)
 
     def check(self, method: str, params: Raw) -> dict[str, Any]:
         """The params of a request that may be answered.

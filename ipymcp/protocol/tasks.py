@@ -57,6 +57,10 @@ class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
     error: Raw = Raw()
     inputRequests: dict[str, Raw] | None = None
 
+    def __repr__(self) -> str:
+        message = f": {self.message!r}" if self.message else ""
+        return f"<task {self.id!r}, {self.status!r}{message}>"
+
     @property
     def interval(self) -> float:
         """Seconds between two questions about it."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Root: TypeAlias = str | os.PathLike[str] | Mapping[str, str]
     Roots: TypeAlias = Root | Iterable[Root]
 
-__all__ = ["Answers", "as_root", "as_roots"]
+__all__ = ["Answers", "as_root", "as_roots", "is_async"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """What a URI begins with; a single letter is a drive of Windows."""
@@ -78,7 +78,7 @@ class Answers:
         Raises:
             Exception: Whatever it raises.
         """
-        if not _is_async(function):
+        if not is_async(function):
             return await self._on_handlers(asyncio.to_thread(function, argument))
         place = self._desk.place(subject) if self.nested_loop != "off" else None
         if place is None or place.loop is None:
@@ -212,5 +212,6 @@ def _no_root(given: object) -> ArgumentError:
     )
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives a coroutine: a coroutine function, or an object whose call is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

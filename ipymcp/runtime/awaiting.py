@@ -14,8 +14,9 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from ipymcp.errors import render_briefly
 from ipymcp.runtime.places import Place, in_task
-from ipymcp.runtime.waiting import get_signal, set_signal
+from ipymcp.runtime.waiting import INTERRUPTED, get_signal, set_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,11 @@ class Awaiting:
                     self.background.call(wait.give_up)
                     if wait.task is not None:  # should that loop ever run again
                         broken.call_soon_threadsafe(wait.task.cancel)
-        signal.default_int_handler(number, frame)
+        try:
+            signal.default_int_handler(number, frame)
+        except KeyboardInterrupt as error:
+            render_briefly(error, INTERRUPTED)
+            raise
 
     def _give_sigint_back(self) -> None:
         self._took_sigint = False

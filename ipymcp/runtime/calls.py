@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError
+from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
+from ipymcp.policy.rules import hints
+from ipymcp.policy.untrusted import quotes_server
+from ipymcp.protocol.pushes import HandshakeNeeded
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.checked import PATIENCE, checked
 from ipymcp.runtime.nested import run_nested
@@ -56,11 +60,13 @@ class Call(Generic[T]):
         convert: Makes the answer's JSON a value, or raises what the caller is to see.
         services: The host's.
         consent: Asks the user, before it is sent, whether it may be.
+        receiver: Is told what the server said, once, where that may be anybody's words.
     """
 
     __slots__ = (
-        "_cell", "_client", "_consent", "_convert", "_heard", "_listeners", "_owed", "_owing", "_owing_since",
-        "_services", "_slot", "arguments", "done", "number", "options", "progress", "session", "started", "tool",
+        "_cell", "_client", "_consent", "_convert", "_heard", "_is_waiting", "_listeners", "_owed", "_owing",
+        "_owing_since", "_receiver", "_repeating", "_services", "_slot", "arguments", "done", "number", "options",
+        "progress", "session", "started", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +79,7 @@ class Call(Generic[T]):
         convert: Callable[[Raw], T],
         services: CallServices,
         consent: Consent | None = None,
+        receiver: Callable[[bytes | memoryview], None] | None = None,
     ) -> None:
         self.number = number
         self.session = session
@@ -88,8 +95,13 @@ class Call(Generic[T]):
         self._convert = convert
         self._services = services
         self._slot = Slot(self._deliver)
+        self._repeating: threading.RLock | None = None
+        """Of a call that is sent again: held by whoever sends it, or gives it up."""
+        self._is_waiting = False
+        """Whether it is to be sent again once the session is open."""
         self._client: Client | None = None
         self._consent = consent
+        self._receiver = receiver
         self._cell = services.history.cell()
         self._listeners: list[Callable[[Progress | None], None]] = []
 
@@ -157,9 +169,9 @@ class Call(Generic[T]):
                     future.set_exception(error)
 
         self._listeners.append(heard)
-        while not self._has_room():
-            await asyncio.sleep(_QUEUE_POLL)
         try:
+            while not self._has_room():
+                await asyncio.sleep(_QUEUE_POLL)
             with self._services.loop.awaiting.entered(partial(self._give_up, _INTERRUPTED), self):
                 with Interrupts():
                     self._begin()
@@ -229,7 +241,7 @@ class Call(Generic[T]):
             waiter = Waiter()
             self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
-            with self._services.loop.places.blocked(waiter, self):
+            with self._services.loop.places.blocked(waiter, self), self._goes_on_when_interrupted():
                 is_over = waiter.wait(None if end is None else _at(end))
             if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
@@ -248,9 +260,18 @@ class Call(Generic[T]):
                     future.set_result(None)
 
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with self._services.loop.awaiting.entered(subject=self):
+            with self._services.loop.awaiting.entered(subject=self), self._goes_on_when_interrupted():
                 await future
         return self._outcome()
+
+    @contextlib.contextmanager
+    def _goes_on_when_interrupted(self) -> Generator[None]:
+        try:
+            yield
+        except (KeyboardInterrupt, asyncio.CancelledError) as error:
+            waiting = f"waiting for call {self.number} ({self.session.name}.{self.tool}) was interrupted"
+            render_briefly(error, waiting, f"the call goes on: %mcp cancel {self.number} ends it")
+            raise
 
     def cancel(self) -> bool:
         """Give it up and tell the server, from any thread.
@@ -376,6 +397,8 @@ class Call(Generic[T]):
                 turn.give_back()
 
     def _deliver(self, progress: Progress | None) -> None:
+        if progress is None and self._is_repeated():
+            return
         if progress is None:
             self._finish(self._slot.error)
             self.session.answered(self._slot.error)
@@ -387,6 +410,33 @@ class Call(Generic[T]):
         if progress is None:  # call and slot know each other: without this only the collector would free them
             self._slot.deliver = _ignore
             self._listeners.clear()
+
+    def _is_repeated(self) -> bool:
+        """Have a call sent again that needs a handshake, where it can have changed nothing; false for any other."""
+        error = self._slot.error
+        if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._repeating is not None:
+            return False
+        entry = self.session.catalog.tools.get(self.tool)
+        said = hints(entry, self.session.rights) if entry is not None else {}
+        if said.get("readOnlyHint") is not True and said.get("idempotentHint") is not True:
+            return False
+        self._repeating, self._is_waiting = threading.RLock(), True
+        self._services.loop.spawn(self._repeat(self._repeating, error), f"ipymcp-repeat-{self.number}")
+        return True
+
+    async def _repeat(self, lock: threading.RLock, error: HandshakeNeeded) -> None:
+        """Send it once more, on the session's next connection. Its deadlines stay as they are."""
+        await self.session.settled()
+        with lock:
+            if not self._is_waiting:
+                return  # given up meanwhile
+            self._is_waiting, self._slot.error = False, None
+            try:
+                self._client = self.session.require()
+                self._send(self._client)
+            except McpError as failure:
+                failure.hint = failure.hint or error.hint
+                self._slot.settle(error=failure)
 
     def _finish(self, error: McpError | None) -> None:
         self.done = True
@@ -402,14 +452,20 @@ class Call(Generic[T]):
         ))  # fmt: skip
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
-        if self._client is None or not self._client.give_up(self._slot, reason):
-            return False
+        with self._repeating or contextlib.nullcontext():
+            if self._is_waiting:
+                self._is_waiting = False
+            elif self._client is None or not self._client.give_up(self._slot, reason):
+                return False
         self._slot.settle(error=error or CallCancelled(reason))
         return True
 
     def _abandon(self, error: BaseException) -> None:
         interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-        self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        was_told = self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        if interrupted:
+            told = ", and the server was told to stop" if was_told else ""
+            render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{told}")
 
     def _expire(self) -> None:
         """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""
@@ -436,12 +492,21 @@ class Call(Generic[T]):
     def _outcome(self) -> T:
         error, result = self._slot.error, self._slot.result
         if error is not None:
-            raise self._explain(error)
+            explained = self._explain(error)
+            if quotes_server(explained):
+                self._receive(str(explained).encode("utf-8", "replace"))
+            raise explained
         assert result is not None
+        self._receive(memoryview(result))
         try:
             return self._convert(result)
         except McpError as failure:
             raise self._explain(failure) from failure.__cause__
+
+    def _receive(self, content: bytes | memoryview) -> None:
+        if self._receiver is not None:
+            self._receiver(content)
+            self._receiver = None
 
     def _explain(self, error: McpError) -> McpError:
         error.tool = error.tool or self.tool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
@@ -25,23 +26,58 @@ from ipymcp.runtime.web import domain, is_web_address
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["explain", "is_worth_retrying", "start_failure"]
+__all__ = ["cannot_get_better", "explain", "is_worth_retrying", "start_failure"]
 
 _TOO_MANY = 429
 _VISIT_FIRST = -32042
 """The call needs the user to have been at an address (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
 
 
-def start_failure(error: McpError, definition: ServerDefinition) -> McpError:
+_NOT_THERE = re.compile(
+    r"^\s*(?:\w+\.)*(?:ModuleNotFoundError|ImportError|SyntaxError): |No module named |Cannot find (?:module|package) "
+    r"|ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|^npm (?:error|ERR!) code E(?:404|TARGET|INVALIDTAGNAME)"
+    r"|^error: unrecognized|[Uu]nknown option|[Nn]o such option|unrecognized arguments?\b|^\s*[Uu]sage: "
+)
+"""What programs write that lack a part of themselves, or do not understand their own command line."""
+_SHELLS_REFUSALS = frozenset({126, 127})
+"""How a shell exits that cannot run a command, or does not find it."""
+
+
+def cannot_get_better(exit_code: int | None, last_words: tuple[str, ...]) -> bool:
+    """Whether a program has ended in a way that another start would not change.
+
+    Args:
+        exit_code: Of its process; None while it runs.
+        last_words: The last lines of its standard error.
+    """
+    if exit_code is None or exit_code == 0:
+        return False
+    return exit_code in _SHELLS_REFUSALS or any(_NOT_THERE.search(line) for line in last_words)
+
+
+def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
     """What a failure means for the start it came in."""
+    if exit_code == 0 and isinstance(error, ConnectionLost):
+        return StartError(
+            "the program ended at once, with exit code 0, and never spoke MCP: it does not look like an MCP server",
+            hint=f"check its command; %mcp logs {definition.name} has what it wrote",
+        )
     if isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
         return error
     what = "did not start" if definition.command is not None else "could not be opened"
     return StartError(f"{what}: {error.message}", hint=error.hint)
 
 
-def is_worth_retrying(error: McpError) -> bool:
-    """Whether a start that failed so may succeed when it is tried again."""
+def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first: bool = False) -> bool:
+    """Whether a start that failed so may succeed when it is tried again.
+
+    Args:
+        error: How it failed.
+        exit_code: Of its process, where that has ended.
+        is_first: Whether it never ran before: then who ended without a fault, or is not there, is taken at its word.
+    """
+    if is_first and (exit_code == 0 or hasattr(error.__cause__, "may_pass")):
+        return False
     if isinstance(error, HttpError):
         return error.status == _TOO_MANY or error.status >= 500
     if isinstance(error, ConnectionLost):

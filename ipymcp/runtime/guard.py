@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
+from ipymcp.errors import PolicyError
+from ipymcp.policy.conversation import current_actor
 from ipymcp.policy.policy import Policy
+from ipymcp.policy.untrusted import UntrustedContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ipymcp.policy.approvals import Approvals
+    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.findings import Finding
     from ipymcp.policy.pinning import Pinning
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
@@ -45,6 +51,8 @@ class Guard:
 
     def __init__(self, loop: BackgroundLoop, desk: Desk, database: Callable[[], Database]) -> None:
         self.policy = Policy()
+        self.untrusted = UntrustedContent()
+        """What open-world tools, resources and prompts said lately."""
         self.notify: Callable[[str], None] = _silently
         """Tells a person who calls, in one line."""
         self._loop = loop
@@ -111,6 +119,42 @@ class Guard:
             wish = Wish(entry, rights, options.caller, options.turn, arguments, options.conversation, options.card)
             return lambda: self._approvals.obtain(wish)
         return None
+
+    def on_behalf(self, entry: ToolEntry, options: CallOptions) -> CallOptions:
+        """The options of a call, which is made by whoever the code that makes it acts for.
+
+        Raises:
+            PolicyError: It is made by a model's code, which was not given this tool.
+        """
+        actor = current_actor()
+        if actor is None:
+            return options
+        if actor.caller != "model":  # a function of the user's, called by a model
+            if options.conversation is not None:
+                return options
+            return msgspec.structs.replace(options, conversation=actor.conversation)
+        if not actor.permits(entry):
+            raise PolicyError("is not among the tools that the model may use", server=entry.server, tool=entry.name)
+        return msgspec.structs.replace(options, caller="model", turn=actor.turn, conversation=actor.conversation)
+
+    def receiver(
+        self, session: ServerSession, entry: ToolEntry, conversation: Conversation | None
+    ) -> Callable[[bytes | memoryview], None] | None:
+        """What is to be told what a call brings; None for a tool that stays with its own data."""
+        if not self.policy.is_open_world(entry, session.rights):
+            return None
+        return partial(self.received, f"{session.name}.{entry.name}", conversation)
+
+    def received(self, source: str, conversation: Conversation | None, content: bytes | memoryview) -> None:
+        """An untrusted source has said something, in a conversation or to the user; from any thread."""
+        self.untrusted.add(source, content)
+        if conversation is not None:
+            conversation.received(source)
+
+    def heard(self, source: str, content: bytes | memoryview) -> None:
+        """The same, of what no call brings, where it is asked for: whoever that acts for has received it."""
+        actor = current_actor()
+        self.received(source, actor.conversation if actor is not None else None, content)
 
     async def examine(self, session: ServerSession, tools: list[ToolDefinition]) -> None:
         """Look at a server's tools before anybody may call them: against their pins, and for what should not be there.

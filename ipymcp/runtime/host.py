@@ -12,10 +12,11 @@ import contextlib
 import itertools
 import os
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
+from ipymcp.policy.conversation import current_actor
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
@@ -36,7 +37,7 @@ from ipymcp.state.store import Store
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from msgspec import Raw
 
@@ -100,6 +101,7 @@ class Host:
             guard=self.guard,
             store=self.state,
             redirects=self.redirects,
+            notices=self.notices,
         )
         self.loop.watch(self._end_late_calls)
         _end_with_process(self)
@@ -252,7 +254,9 @@ class Host:
         setattr(self.answers, kind, handler)
         if kind == "sampling":
             self.answers.samples_tools = tools
-        return [session.name for session in self.sessions.values() if session.client and not session.client.declare()]
+        return [
+            session.name for session in self.sessions.values() if session.client and not session.client.declare(kind)
+        ]
 
     def _clients(self) -> list[Client]:
         return [session.client for session in self.sessions.values() if session.client is not None]
@@ -317,8 +321,27 @@ class Host:
             return entry
         if session.client is None and not session.is_lazy:
             session.require()
-        hint = nearest(tool, [*session.catalog.aliases, *session.catalog.tools]) or f"%mcp tools {session.name}"
+        spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
+        hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
+
+    def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:
+        """As `entry`, in any thread: a server that is starting is waited for, and one that has no such tool is asked.
+
+        Raises:
+            UnknownName: It has none of that name.
+        """
+        if session.catalog.find(tool) is None:
+            self.settle(session)
+        if not self.loop.is_own_thread and session.catalog.find(tool) is None and session.client is not None:
+            self.loop.run(session.refreshed())
+        return self.entry(session, tool)
+
+    def refresh_changed(self) -> None:
+        """Wait for the tools of all servers that have just said that these changed; on the background loop for none."""
+        changed = [session for session in self.sessions.values() if session.has_changed_tools]
+        if changed and not self.loop.is_own_thread:
+            self.loop.run(_all(session.refreshed() for session in changed))
 
     def settle(self, session: ServerSession) -> None:
         """Wait, in any thread, for a server that is starting, or has to be looked for."""
@@ -362,12 +385,18 @@ class Host:
         Raises:
             PolicyError: It may not be made.
         """
+        caller = options.caller
         try:
+            options = self.guard.on_behalf(entry, options)
+            caller = options.caller
             consent = self.guard.permit(session, entry, options, arguments)
         except PolicyError as error:
-            self.history.refused(session.name, entry.name, arguments, options.caller, error)
+            self.history.refused(session.name, entry.name, arguments, caller, error)
             raise
-        return Call(next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent)
+        receiver = self.guard.receiver(session, entry, options.conversation)
+        return Call(
+            next(self._numbers), session, entry.name, arguments, options, convert, self._calls, consent, receiver
+        )
 
     def pick_up(self, session: ServerSession, task: str, tool: str, convert: Callable[[Raw], T]) -> TaskCall[T]:
         """Follow a task by its id, from now on."""
@@ -376,7 +405,10 @@ class Host:
             raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
         from ipymcp.runtime.task_calls import TaskCall
 
-        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls)
+        actor = current_actor()
+        conversation = actor.conversation if actor is not None else None
+        receiver = partial(self.guard.received, f"{session.name}.{tool}", conversation)
+        call = TaskCall(task, next(self._numbers), session, tool, session.call_options, convert, self._calls, receiver)
         call.submit()
         return call
 
@@ -447,6 +479,10 @@ class Host:
         for session in self.sessions.values():
             session.close_in_fork()
         self._reaper.close_in_fork()
+
+
+async def _all(waits: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*waits)
 
 
 def _end_with_process(host: Host) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANCELLED",
+    "UNANSWERED",
     "Answer",
     "Asking",
     "Desk",
@@ -108,6 +109,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 CANCELLED = Answer("cancel")
+UNANSWERED = Answer("cancel", note="nobody could be asked")
+"""Where no front end takes input, as in nbclient and papermill."""
 
 
 class Interaction(Protocol):
@@ -212,7 +215,13 @@ class Desk:
         return self.interaction is not None and self.place() is not None and self.interaction.can_ask()
 
     async def ask(
-        self, kind: QuestionKind, question: Callable[[Interaction], T], otherwise: T, subject: object = None
+        self,
+        kind: QuestionKind,
+        question: Callable[[Interaction], T],
+        otherwise: T,
+        subject: object = None,
+        *,
+        unanswered: T | None = None,
     ) -> T:
         """Ask, on the background loop.
 
@@ -221,6 +230,7 @@ class Desk:
             question: Asks it, where the user waits.
             otherwise: The answer where nobody can be asked, or the user stops waiting.
             subject: The call it belongs to, where that is known.
+            unanswered: The answer where nobody can be asked, if it is another.
         """
         async with self._turn() as end_turn:
             interaction = self.interaction
@@ -228,7 +238,7 @@ class Desk:
             if self.elsewhere is not None and self.elsewhere.reaches(kind, place, subject):
                 return await _ask_elsewhere(self.elsewhere, kind, question, otherwise, place, end_turn)
             if interaction is None or place is None or not interaction.can_ask():
-                return otherwise
+                return otherwise if unanswered is None else unanswered
             try:
                 form = await self.forms.draw(kind, place) if self.forms is not None else None
             except GaveUp:

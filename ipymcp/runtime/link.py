@@ -37,6 +37,10 @@ class Link:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the reason."""
         self.tools_dirty = asyncio.Event()
+        self.tools_wanted = asyncio.Event()
+        """Somebody waits for them: no pause before they are listed."""
+        self.tools_waiters: list[asyncio.Future[None]] = []
+        """Done when they have been listed the next time, or could not be."""
         self.tools_stale_at = float("inf")
         self.check_soon = asyncio.Event()
         """Something happened that makes the next look at the server due sooner."""
@@ -49,6 +53,14 @@ class Link:
     def tools_changed(self) -> None:
         """The tools are to be listed again."""
         self.tools_dirty.set()
+
+    def list_tools_again(self) -> asyncio.Future[None]:
+        """Have them listed now; done when that is over."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tools_waiters.append(waiter)
+        self.tools_wanted.set()
+        self.tools_dirty.set()
+        return waiter
 
     def tools_listed(self) -> None:
         """They were: they are fresh for the time that the server gave, or until it says that they changed."""

@@ -15,10 +15,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ipymcp.errors import LoopError
+from ipymcp.errors import LoopError, render_briefly
 from ipymcp.runtime.awaiting import Awaiting
 from ipymcp.runtime.places import Places
-from ipymcp.runtime.waiting import Interrupts, Waiter
+from ipymcp.runtime.waiting import INTERRUPTED, Interrupts, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -76,9 +76,14 @@ class BackgroundLoop:
         with self._lock:
             return self._loop or self._start()
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the thread that it runs in, where waiting for it would be waiting for oneself."""
+        return threading.current_thread() is self._thread
+
     def refuse_own_thread(self) -> None:
         """Raise where waiting for this loop would be waiting for oneself."""
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread:
             raise LoopError("a call that waits, made on ipymcp's own loop", hint="await its .aio instead")
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -127,7 +132,11 @@ class BackgroundLoop:
         with self.awaiting.entered() as wait:
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
             wait.give_up = future.cancel
-            return await asyncio.wrap_future(future)
+            try:
+                return await asyncio.wrap_future(future)
+            except asyncio.CancelledError as error:
+                render_briefly(error, INTERRUPTED)
+                raise
 
     def watch(self, watcher: Callable[[], bool]) -> None:
         """Have a function called at every beat; the beat goes on as long as it returns true."""

@@ -19,9 +19,10 @@ class Notices:
         self._waiting: deque[str] = deque(maxlen=_MOST)
 
     def add(self, text: str) -> None:
-        """Have it told; it is logged now."""
+        """Have it told, once if it is the same again; it is logged now."""
         _LOGGER.warning("%s", text)
-        self._waiting.append(text)
+        if text not in self._waiting:
+            self._waiting.append(text)
 
     def take(self) -> list[str]:
         """What was not told yet, oldest first; whoever takes it tells it."""

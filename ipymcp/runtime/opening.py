@@ -93,13 +93,17 @@ class Opener:
         return link
 
     async def _find_out(self, way: Way, start: Start) -> Link:
-        """Ask which era it speaks; one that dies of the question is started once more without it."""
+        """Ask which era it speaks; one that does not survive the question is started once more without it.
+
+        That may be an end, or a handshake refused after it: there are bridges that take any first message for the
+        opening of their session.
+        """
         try:
             return await self._open(way, "auto", start)
-        except ConnectionLost:
-            if way != "stdio":
+        except (ConnectionLost, RpcError) as error:
+            if way != "stdio" or self._session.is_hopeless():
                 raise
-            self._say("it ended on the question which era it speaks; asking for the handshake only")
+            self._say(f"the question which era it speaks ended it ({error.message}); asking for the handshake only")
             return await self._open(way, "legacy", start)
 
     async def _open(self, way: Way, era: EraChoice, start: Start) -> Link:
@@ -107,10 +111,12 @@ class Opener:
         reached = transport(self._session.expanded, way, self._services, self._login)
         link = Link(self._session, reached, next(self._session.numbers), self._services)
         self._session.use(link)
-        hint = asyncio.get_running_loop().call_later(self._services.timing.download_hint, self._suspect_download)
+        hint = asyncio.get_running_loop().call_later(
+            self._services.timing.download_hint, self._tell_what_it_waits_for, link
+        )
         try:
             async with start.limited(seconds):
-                await link.client.open(era)
+                await link.client.open(era, is_fixed=self._definition.era != "auto")
                 changing = changing_lists(link.client.capabilities)
                 if link.client.era.kind == "stateless" and changing:
                     link.subscription = link.client.listen(changing)  # before they are read: no change falls between
@@ -128,7 +134,14 @@ class Opener:
     def _say(self, text: str) -> None:
         self._session.log.add("host", "info", text)
 
-    def _suspect_download(self) -> None:
+    def _tell_what_it_waits_for(self, link: Link) -> None:
         program = (self._definition.command or "").rpartition("/")[2]
-        if self._session.state.is_moving and program in _DOWNLOADERS:
-            self._session.tell("still starting; downloading?")
+        if not self._session.state.is_moving:
+            return
+        if link.client.era.version:
+            waits = "it has answered, and is listing its tools"
+        else:
+            waits = "downloading?" if program in _DOWNLOADERS else "it has not answered yet"
+        last = self._session.last_words[-1:]
+        said = f"; it last wrote: {last[0]}" if last else ""
+        self._session.tell(f"still starting; {waits}{said}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,22 @@ async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None
         await link.tools_dirty.wait()
         is_flood = time.monotonic() - refreshed < pause
         pause = min(pause * 2, timing.slowest_refresh) if is_flood else timing.refresh
-        await asyncio.sleep(pause)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await link.tools_wanted.wait()
         link.tools_dirty.clear()
+        link.tools_wanted.clear()
+        waiters, link.tools_waiters = link.tools_waiters, []
         try:
             await session.adopt(await link.client.list_tools(timeout=session.definition.timeout))
         except ConnectionLost:
             return
         except McpError as error:
             session.log.add("host", "warning", f"its changed tools could not be listed: {error.message}")
+        finally:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
         refreshed = time.monotonic()
 
 

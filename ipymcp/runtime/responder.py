@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ipymcp.errors import RpcError
+from ipymcp.errors import ArgumentError, RpcError
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.folders import folder_of
-from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion, UrlQuestion
+from ipymcp.runtime.interaction import CANCELLED, UNANSWERED, Answer, FormQuestion, UrlQuestion
 from ipymcp.runtime.reach import login_extension
 from ipymcp.runtime.web import is_web_address
 from ipymcp.text import one_line
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SamplingRequest", "SessionResponder"]
 
 _REJECTED = -1
+_ANSWER_IN_CODE = "answer in code with mcp.on_elicitation(function)"
 _INTERNAL = -32603
 _METHOD_NOT_FOUND = -32601
 
@@ -109,12 +110,16 @@ class SessionResponder:
     ) -> Answer:
         handler = self._services.answers.elicitation
         if handler is None:
-            return self._noted(await self._services.desk.ask("form", ask, CANCELLED, call))
+            answer = self._noted(await self._services.desk.ask("form", ask, CANCELLED, call, unanswered=UNANSWERED))
+            if answer is UNANSWERED:
+                self._tell(call, "asked a question, nobody could be asked here, and it was cancelled", _ANSWER_IN_CODE)
+            return answer
         try:
-            given = await self._services.answers.run(handler, question, call)
+            return await self._services.answers.run(handler, question, call)
         except Exception as error:
-            return self._noted(Answer("cancel", note=f"on_elicitation raised {error!r}"))
-        return _as_answer(given, question)
+            what = str(error) if isinstance(error, ArgumentError) else f"on_elicitation raised {error!r}"
+            self._tell(call, "asked a question that was cancelled", what)
+            return self._noted(Answer("cancel", note=what))
 
     async def _sample(self, params: dict[str, Any], call: Call[Any] | None) -> dict[str, Any]:
         handler = self._services.answers.sampling
@@ -135,10 +140,16 @@ class SessionResponder:
             raise
         except Exception as error:
             self._session.log.add("host", "error", f"on_sampling raised {error!r}")
+            self._tell(call, "asked for a model's words and got none", f"on_sampling raised {error!r}")
             raise RpcError("the host's handler failed", code=_INTERNAL) from error
         if given is None:
             raise RpcError("the user rejected the request", code=_REJECTED)
         return _as_message(given)
+
+    def _tell(self, call: Call[Any] | None, what: str, why: str) -> None:
+        """Say below the cell what the server's own answer need not say."""
+        asker = f"{self._session.name}.{call.tool}" if call else self._session.name
+        self._services.notices.add(f"{asker} {what}: {why}")
 
     def _noted(self, answer: Answer) -> Answer:
         if answer.note:
@@ -151,26 +162,6 @@ def _as_result(answer: Answer) -> dict[str, Any]:
     if answer.action == "accept" and answer.content is not None:
         result["content"] = answer.content
     return result
-
-
-def _as_answer(given: object, question: FormQuestion | UrlQuestion) -> Answer:
-    """What a handler returned: a dict of values, True, False for no, None to cancel, or an `Answer`."""
-    if isinstance(given, Answer):
-        return given
-    if given is None:
-        return CANCELLED
-    if given is False:
-        return Answer("decline")
-    if isinstance(question, UrlQuestion):
-        return Answer("accept")
-    values = {**_defaults(question), **(given if is_object(given) else {})}
-    return Answer("accept", {name: value for name, value in values.items() if value is not None})
-
-
-def _defaults(question: FormQuestion) -> dict[str, Any]:
-    properties = question.schema.get("properties")
-    fields = properties.items() if is_object(properties) else ()
-    return {name: schema["default"] for name, schema in fields if is_object(schema) and "default" in schema}
 
 
 def _as_message(given: object) -> dict[str, Any]:

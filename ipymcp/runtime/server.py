@@ -24,7 +24,7 @@ from ipymcp.policy.rules import rights_of
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.calling import CallOptions
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
-from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
+from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
 from ipymcp.runtime.health import check, watch_health
 from ipymcp.runtime.logs import RollingLog
 from ipymcp.runtime.opening import Opener
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from ipymcp.state.known import Definitions
 
 __all__ = ["ServerSession"]
+
+_LOOKED_THROUGH = 50
+"""Lines of standard error in which a reason is looked for why a start is in vain."""
 
 
 class ServerSession:
@@ -175,6 +178,22 @@ class ServerSession:
                 self._changed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
 
+    @property
+    def has_changed_tools(self) -> bool:
+        """Whether it has said that its tools changed, and they are not listed yet; from any thread."""
+        return self.client is not None and self._link is not None and self._link.tools_dirty.is_set()
+
+    async def refreshed(self) -> None:
+        """Wait until its tools have been listed once more; not for long, and no longer than it lives."""
+        await self.settled()
+        link = self._link
+        if link is not None and self.client is link.client:
+            await asyncio.wait(
+                {link.list_tools_again(), link.ended},
+                timeout=self._services.timing.check,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+
     async def awake(self) -> None:
         """Wait until it can be used, or cannot: as `settled`, and one that is lazy is started, once it may be."""
         if self.is_lazy:
@@ -250,10 +269,23 @@ class ServerSession:
         """Start a task on the loop."""
         return self._services.loop.spawn(coroutine, f"ipymcp-{what}-{self.name}")
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of its last connection's process, where that has ended."""
+        return self._link.transport.exit_code if self._link is not None else None
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """The last lines of standard error since its last connection began."""
+        return self.log.last_words(since=self._log_start)
+
+    def is_hopeless(self) -> bool:
+        """Whether its program has ended in a way that another start would not change."""
+        return cannot_get_better(self.exit_code, self.log.last_words(_LOOKED_THROUGH, since=self._log_start))
+
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
-        exit_code = self._link.transport.exit_code if self._link is not None else None
-        explain(error, self.definition, self.log.last_words(since=self._log_start), exit_code)
+        explain(error, self.definition, self.last_words, self.exit_code)
         if not isinstance(error, CallCancelled):  # the user knows, and it is no fault of the server
             self.last_error = error.message
         return error
@@ -307,8 +339,10 @@ class ServerSession:
                 self._give_up(State.NEEDS_AUTH, self.explain(error))
                 return
             except McpError as error:
-                failure = self.explain(start_failure(error, self.definition))
-                retry = is_worth_retrying(error)
+                code = self.exit_code
+                failure = self.explain(start_failure(error, self.definition, None if was_ready else code))
+                retry = self.definition.restart and not self.is_hopeless()
+                retry = retry and is_worth_retrying(error, code, is_first=not was_ready)
             else:
                 was_ready, born = True, time.monotonic()
                 reason = await self._live(link)
@@ -324,6 +358,11 @@ class ServerSession:
                 failures += 1
                 detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(timing.retries)})"
                 self.log.add("host", "warning", detail)
+                if not was_ready:
+                    said = (
+                        failure.stderr[-1] if isinstance(failure, ServerError) and failure.stderr else failure.message
+                    )
+                    detail = f"attempt {failures + 1} of {len(timing.retries) + 1} in {delay:g} s: {said}"
                 self._move(State.RESTARTING, detail)
                 await asyncio.sleep(delay)
             elif retry and was_ready and self.definition.url is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.guard import Guard
     from ipymcp.runtime.interaction import Desk
     from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.notices import Notices
     from ipymcp.runtime.reaper import Reaper
     from ipymcp.runtime.redirects import Redirects
     from ipymcp.state.store import Store
@@ -69,6 +70,8 @@ class Services(msgspec.Struct, eq=False):
     """What outlives the kernel."""
     redirects: Redirects
     """Where browsers come back to after logins."""
+    notices: Notices
+    """What the user is told below the cell."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

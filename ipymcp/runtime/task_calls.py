@@ -38,8 +38,9 @@ class TaskCall(Call[T]):
         options: CallOptions,
         convert: Callable[[Raw], T],
         services: CallServices,
+        receiver: Callable[[bytes | memoryview], None] | None = None,
     ) -> None:
-        super().__init__(number, session, tool, b"", options, convert, services)
+        super().__init__(number, session, tool, b"", options, convert, services, receiver=receiver)
         self._task = task
 
     def _send(self, client: Client) -> None:

@@ -16,12 +16,16 @@ import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from ipymcp.errors import render_briefly
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
-__all__ = ["Interrupts", "Waiter", "get_signal", "set_signal"]
+__all__ = ["INTERRUPTED", "Interrupts", "Waiter", "get_signal", "set_signal"]
 
+INTERRUPTED: Final = "interrupted"
+"""What the cell says of an interrupt where there is no more to say."""
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
 # The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
@@ -75,13 +79,20 @@ class Interrupts:
         """
         if self._due:
             self._due = False
-            self._act()
+            try:
+                self._act()
+            except KeyboardInterrupt as error:
+                render_briefly(error, INTERRUPTED)
+                raise
 
     def run_users_code(self, function: Callable[[], None]) -> None:
         """Run what may be interrupted anywhere, as the user's code may."""
         try:
             self._users_turn = self._mine
             function()
+        except KeyboardInterrupt as error:
+            render_briefly(error, INTERRUPTED)
+            raise
         finally:
             self._users_turn = False
 

@@ -142,7 +142,7 @@ def _everything(host: Host) -> Asked:
         if name not in configuration.servers and session.definition.source.scope not in _TYPED
     ]
     if not definitions and not configuration.servers:
-        lines.append("no servers are configured here; %mcp config says where they would stand")
+        lines.append("no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…")
     return Asked(definitions, [], lines, again=False)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.text import one_line
+from ipymcp.text import one_line, visible
+from ipymcp.tools.typed_choice import NO, YES, read_choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ask_approval", "ask_trust"]
 
 _LONGEST_VALUE = 2_000
-_SHORT = {"y": "once", "yes": "once", "n": "no"}
+_SHORT = {"once": YES, "no": NO}
 _ASKERS = {
     "user": "You call",
     "model": "A model wants to call",
@@ -59,17 +60,12 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     for caller, text in _ASKERS.items():
         for call in (call for call in calls if call.caller == caller):
             _say(f"{text} {_line(f'{call.server}.{call.tool}')}{_about(call)}")
-            for line in _arguments(call.arguments):
+            for line in _code(call.code) if call.code else _arguments(call.arguments):
                 _say(f"  │ {line}")
     _say(" · ".join(_MEANINGS[answer] for answer in question.answers))
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
-    while True:
-        text = input(one_line(prompt)).strip().lower() or "no"
-        text = _SHORT.get(text, text)
-        for answer in question.answers:
-            if answer == text:
-                return answer
-        _say(f"  expected one of {', '.join(question.answers)}")
+    typed = read_choice(prompt, {answer: _SHORT.get(answer, ()) for answer in question.answers}, "no")
+    return next(answer for answer in (*question.answers, "no") if answer == typed)
 
 
 def _show(number: int, candidate: Candidate) -> None:
@@ -90,19 +86,18 @@ def _agreed(candidates: Sequence[Candidate]) -> set[str]:
     if not candidates:
         return set()
     prompt = "run it? [yes, no] " if len(candidates) == 1 else "run them? [all, choose, none] "
-    while True:
-        text = input(one_line(prompt)).strip().lower()
-        if text in ("all", "yes", "y"):
+    one, several = {"yes": ("all", *YES), "no": ("none", *NO)}, {"all": YES, "choose": (), "none": NO}
+    match read_choice(prompt, one if len(candidates) == 1 else several, "no" if len(candidates) == 1 else "none"):
+        case "yes" | "all":
             return {candidate.name for candidate in candidates}
-        if text in ("none", "no", "n", ""):
-            return set()
-        if text == "choose":
+        case "choose":
             return {candidate.name for candidate in candidates if _yes(f"run {_line(candidate.name)}? [y/N] ")}
-        _say(f"  expected {'yes or no' if len(candidates) == 1 else 'all, choose or none'}")
+        case _:
+            return set()
 
 
 def _yes(prompt: str) -> bool:
-    return input(one_line(prompt)).strip().lower() in ("y", "yes")
+    return read_choice(prompt, {"yes": YES, "no": NO}, "no") == "yes"
 
 
 def _about(call: WantedCall) -> str:
@@ -115,6 +110,12 @@ def _arguments(arguments: bytes) -> list[str]:
     if not is_object(values) or not values:
         return ["no arguments"]
     return [f"{_line(key)} = {_shortened(wire.encode(value).decode())}" for key, value in values.items()]
+
+
+def _code(code: str) -> list[str]:
+    """All of it, each line with its number: what is not shown is not agreed to."""
+    lines = visible(code).split("\n")
+    return [f"{number:{len(str(len(lines)))}} {line}" for number, line in enumerate(lines, start=1)]
 
 
 def _shortened(text: str) -> str:

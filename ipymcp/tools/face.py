@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -18,6 +17,7 @@ from ipymcp.runtime.checked import (
     MAPPING,
     MOMENT,
     PATH,
+    SECONDS,
     TEXT,
     TEXTS,
     VARIABLES,
@@ -27,7 +27,6 @@ from ipymcp.runtime.checked import (
 )
 from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
-from ipymcp.text import one_line
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.host import Host
@@ -332,9 +332,16 @@ class Mcp(Live):
         Args:
             function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and gives a dict of values
                 (fields left out get their defaults), True to accept, False to decline, or None to cancel. May be a
-                coroutine function, as for `on_sampling`.
+                coroutine function, as for `on_sampling`. What does not fit the schema is not sent: the question is
+                cancelled, and the cell says why.
+
+        Raises:
+            ArgumentError: It is not a function.
         """
-        self._told("elicitation", self._host.set_handler("elicitation", function))
+        from ipymcp.tools.elicitation import answering
+
+        handler = None if function is None else answering(function)
+        self._told("elicitation", self._host.set_handler("elicitation", handler))
         return function
 
     @property
@@ -352,13 +359,12 @@ class Mcp(Live):
     def _told(self, what: str, untold: list[str]) -> None:
         if untold:
             names = " ".join(untold)
-            text = f"{names}: told of {what} at the next start only: %mcp restart {names}"
-            warnings.warn(one_line(text), UserWarning, stacklevel=3)
+            self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
 
     # -- words that wait ----------------------------------------------------------------------------------------------
 
     @waits
-    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG)
+    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none)
     async def load(
         self,
         *what: str | os.PathLike[str] | Mapping[str, Any],
@@ -366,6 +372,7 @@ class Mcp(Live):
         trust: bool = False,
         locked: bool = False,
         lazy: bool = False,
+        start_timeout: float | None = None,
     ) -> Servers:
         """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
@@ -381,6 +388,7 @@ class Mcp(Live):
             trust: Run what a project's file defines without asking; its servers still ask for secrets.
             locked: Refuse servers whose tools are not what `mcp.lock` says.
             lazy: Start a server at its first call, where its tools are known from before.
+            start_timeout: Seconds that a start may take, instead of what the definitions say.
 
         Raises:
             ServerError: A server asked for by name did not start.
@@ -394,8 +402,12 @@ class Mcp(Live):
         for line in asked.notices:
             self._host.notices.add(line)
         definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]
+        originals: dict[str, ServerDefinition] = {}
+        if start_timeout is not None:
+            originals = {one.name: one for one in definitions if one.start_timeout != start_timeout}
+            definitions = [one.replace(start_timeout=float(start_timeout)) for one in definitions]
         lock = read_lock(self._host.folder) if locked else None
-        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock)
+        await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock, originals=originals)
         for name in asked.named if wait else ():
             if not self._host.sessions[name].is_lazy:
                 self._host.sessions[name].require()

@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ipymcp.tools.typed_choice import NO, YES
+
 __all__ = ["MISSING", "CannotDraw", "Choice", "Field", "read_form"]
 
 Kind = Literal["string", "number", "integer", "boolean", "choice", "choices"]
 MISSING: Final = object()
 """No default."""
-_YES, _NO = frozenset({"y", "yes", "true", "1"}), frozenset({"n", "no", "false", "0"})
 _MOST_FIELDS = 50
 _MOST_CHOICES = 200
 
@@ -233,9 +234,9 @@ def _span(least: float | None, most: float | None) -> str:
 
 def _flag(text: str) -> bool:
     folded = text.casefold()
-    if folded not in _YES | _NO:
+    if folded not in (*YES, *NO):
         raise ValueError("expected y or n")
-    return folded in _YES
+    return folded in YES
 
 
 def _number_or_none(value: object) -> float | None:

@@ -10,11 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
-from ipymcp.runtime.interaction import CANCELLED, Answer
+from ipymcp.runtime.interaction import CANCELLED, UNANSWERED, Answer
 from ipymcp.runtime.web import domain
 from ipymcp.text import one_line, visible
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.tools.screen import on_screen
+from ipymcp.tools.typed_choice import NO, YES, read_choice
 
 if TYPE_CHECKING:
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
@@ -68,7 +69,7 @@ class Prompts:
         except _Ended as end:
             return end.answer
         except _NOBODY:
-            return CANCELLED
+            return UNANSWERED
 
     @on_screen()
     def visit(self, question: UrlQuestion) -> Answer:
@@ -78,14 +79,12 @@ class Prompts:
         _say(f"  {visible(question.url)}")
         _say("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
         try:
-            while True:
-                text = input("visited? ").strip()
-                if not text:
-                    return Answer("accept")
-                if text in _ENDS:
-                    return _ENDS[text]
+            agreed = read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read)
+            return Answer("accept" if agreed == "yes" else "decline")
+        except _Ended as end:
+            return end.answer
         except _NOBODY:
-            return CANCELLED
+            return UNANSWERED
 
     @on_screen()
     def login(self, question: LoginQuestion) -> str | None:
@@ -99,9 +98,9 @@ class Prompts:
         try:
             while True:
                 text = input("logged in? ").strip()
-                if text in _ENDS:
+                if text in _ENDS or text.casefold() in NO:
                     return None
-                if text:
+                if text and text.casefold() not in YES:
                     slip = question.slip(text)
                     if not slip:
                         return text
@@ -143,9 +142,7 @@ def _fill(fields: list[Field]) -> dict[str, Any]:
                 content[field.name] = value
         if len(fields) == 1:
             return content
-        while (text := _read("send? [Enter: yes, again] ")) not in ("", "again"):
-            pass
-        if not text:
+        if read_choice("send? [Enter: yes, again] ", {"yes": YES, "again": ("again", "a", *NO)}, "yes", _read) == "yes":
             return content
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
+from ipymcp.policy.conversation import refuse_models
 from ipymcp.policy.diffs import diff
 from ipymcp.policy.findings import look_alikes
 from ipymcp.policy.pinning import LOCK_FILE, write_lock
@@ -116,6 +117,7 @@ class ToolPins(Listing):
         Returns:
             What was taken.
         """
+        refuse_models("accept pins")
         taken: list[str] = []
         for session, entries in self._meant(names):
             digest = session.rights.digest

@@ -8,6 +8,7 @@ from glob import escape
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import UnknownName
+from ipymcp.policy.conversation import refuse_models
 from ipymcp.policy.rules import CALLERS, USUAL, Rule
 from ipymcp.runtime.checked import FLAG, TEXT, checked
 from ipymcp.tools.live import Listing
@@ -26,6 +27,7 @@ __all__ = ["ToolPolicy"]
 
 _HERE = "this notebook"
 _MARK = "decides"
+_MOST_CHANGED = 10
 
 
 class ToolPolicy(Listing):
@@ -82,6 +84,7 @@ class ToolPolicy(Listing):
         Args:
             always: And all that was remembered.
         """
+        refuse_models("change the policy")
         self._policy.reset()
         if always:
             await self._host.guard.remembered().forget()
@@ -109,24 +112,39 @@ class ToolPolicy(Listing):
     @property
     def table(self) -> Table:
         """One row a tool."""
+        return self._table()
+
+    def changed(self, *patterns: str) -> Table:
+        """What holds now for the tools that a change was about, the first ten of them."""
+        return self._table(patterns)
+
+    def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
+        meant = None if patterns is None else [Rule(_whole(pattern), "ask", "") for pattern in patterns]
         rows: list[tuple[str, ...]] = []
         decided = dict.fromkeys((*self._policy.remembered, *self._policy.said))
         idle = set(decided)
         for session in self._host.sessions.values():
             for entry in session.catalog.tools.values():
                 idle -= {rule for rule in idle if rule.matches(entry, session.rights.digest)}
+                if meant is not None and not any(rule.matches(entry, "") for rule in meant):
+                    continue
                 verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
                 said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
                 rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
         here = set(self._policy.said)
         rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
-        note = " · ".join(rules) if rules else "the usual: you may; about models and apps you are asked"
+        notes = rules or ["the usual: you may; about models and apps you are asked"]
+        if meant is not None and len(rows) > _MOST_CHANGED:
+            notes.insert(0, f"and {len(rows) - _MOST_CHANGED} more: %mcp policy")
+            del rows[_MOST_CHANGED:]
+        note = " · ".join(notes)
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 
     async def _decide(
         self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
     ) -> None:
+        refuse_models("change the policy")
         if always:
             rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
             await self._host.guard.refresh()

@@ -56,10 +56,18 @@ class PromptResult:
         prompt: The prompt's exact name.
     """
 
+    is_untrusted = True
+    """Prompts have no hints: what is in one may be anybody's words."""
+
     def __init__(self, raw: bytes | Raw, *, server: str, prompt: str) -> None:
         self._raw = raw
         self.server = server
         self.prompt = prompt
+
+    @property
+    def source(self) -> str:
+        """Where it is from: the server and the prompt."""
+        return f"{self.server} {self.prompt}"
 
     @cached_property
     def messages(self) -> list[Message]:
@@ -167,7 +175,9 @@ class Prompt(Live):
             error.tool = error.tool or self.name
             error.hint = error.hint or f"%mcp prompts {self.server}"
             raise
-        return PromptResult(bytes(raw), server=self.server, prompt=self.name)
+        result = PromptResult(bytes(raw), server=self.server, prompt=self.name)
+        self._host.guard.heard(result.source, bytes(raw))
+        return result
 
     def __repr__(self) -> str:
         from ipymcp.text import visible

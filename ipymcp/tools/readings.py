@@ -38,11 +38,18 @@ class ResourceResult:
 
     is_error = False
     warnings = ()
+    is_untrusted = True
+    """Resources have no hints: what is in one may be anybody's words."""
 
     def __init__(self, raw: _Bytes | Raw, *, server: str, uri: str) -> None:
         self._raw = raw
         self.server = server
         self.uri = uri
+
+    @property
+    def source(self) -> str:
+        """Where it is from: the server and the URI."""
+        return f"{self.server} {self.uri}"
 
     @cached_property
     def contents(self) -> list[Embedded]:

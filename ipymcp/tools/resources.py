@@ -57,7 +57,9 @@ class Resource(Live):
         except RpcError as error:
             _add_hint(error, self.uri, session)
             raise
-        return ResourceResult(bytes(raw), server=self._server, uri=self.uri)
+        result = ResourceResult(bytes(raw), server=self._server, uri=self.uri)
+        self._host.guard.heard(result.source, bytes(raw))
+        return result
 
     @waits
     @checked(callback=FUNCTION.or_none)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from ipymcp.errors import CallError
+from ipymcp.errors import ArgumentError, CallError
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.runtime.names import identifier
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
 
 if TYPE_CHECKING:
@@ -38,13 +39,25 @@ class ToolResult:
         server: The server's name in this notebook.
         tool: The tool's exact name.
         output_schema: The JSON of the tool's output schema, where it declares one.
+        is_untrusted: Whether it may hold anybody's words: its tool is not said to stay with its own data.
     """
 
-    def __init__(self, raw: bytes | msgspec.Raw, *, server: str, tool: str, output_schema: bytes | None = None) -> None:
+    is_untrusted: bool = True
+
+    def __init__(
+        self,
+        raw: bytes | msgspec.Raw,
+        *,
+        server: str,
+        tool: str,
+        output_schema: bytes | None = None,
+        is_untrusted: bool = True,
+    ) -> None:
         self._raw = raw
         self.server = server
         self.tool = tool
         self._output_schema = output_schema
+        self.is_untrusted = is_untrusted
         self._decoded: wire.CallToolResult | None = None
 
     @property
@@ -57,6 +70,11 @@ class ToolResult:
                 what = f"its answer is no tool result: {error}"
                 raise CallError(what, server=self.server, tool=self.tool, hint="a fault of the server") from error
         return self._decoded
+
+    @property
+    def source(self) -> str:
+        """Where it is from: `server.tool`."""
+        return f"{self.server}.{self.tool}"
 
     @property
     def kind(self) -> str:
@@ -198,6 +216,11 @@ class ToolResult:
     def _refuse_array(self, *_: object, **__: object) -> Any:
         raise TypeError(f"{self.server}.{self.tool} answered with a dict, not rows: use .df, or pd.DataFrame(r.data)")
 
+    def __await__(self) -> NoReturn:
+        awaited = f"await mcp.{identifier(self.server)}.{identifier(self.tool)}.aio(…)"
+        hint = f"leave out await, or write {awaited}"
+        raise ArgumentError("has answered already", server=self.server, tool=self.tool, hint=hint)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolResult):
             return NotImplemented
@@ -209,10 +232,10 @@ class ToolResult:
     __hash__ = None  # type: ignore[assignment]  # its data can be changed, as a list's
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (bytes(self._raw), self.server, self.tool, self._output_schema)
+        return _rebuild, (bytes(self._raw), self.server, self.tool, self._output_schema, self.is_untrusted)
 
     def __copy__(self) -> ToolResult:
-        return ToolResult(self._raw, server=self.server, tool=self.tool, output_schema=self._output_schema)
+        return _rebuild(self._raw, self.server, self.tool, self._output_schema, self.is_untrusted)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ToolResult:
         return self.__copy__()
@@ -232,8 +255,10 @@ class ToolResult:
         return bundle(self, self._head)
 
 
-def _rebuild(raw: bytes, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
-    return ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
+def _rebuild(
+    raw: bytes | msgspec.Raw, server: str, tool: str, output_schema: bytes | None, is_untrusted: bool = True
+) -> ToolResult:
+    return ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
 
 
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:

@@ -6,6 +6,7 @@ the user gave, `validation` judges it, `complaints` words what is wrong.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,6 +14,7 @@ import msgspec
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.wire import loads
+from ipymcp.runtime.names import identifier
 from ipymcp.text import one_line
 from ipymcp.tools.coercion import coerce, read_text, takes_none
 from ipymcp.tools.complaints import Complaint, complain, listing, near, placed, shortened
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Parameter", "ToolSchema"]
 
 _MAX_SIGNATURE: Final = 200
+_NAME: Final = re.compile(r"[\w.-]+")
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -125,7 +128,7 @@ class ToolSchema:
         is_judged = binding.is_record
         if args:
             if len(args) > len(binding.positional):
-                raise self._too_many(len(args), binding)
+                raise self._too_many(args, binding)
             for slot, value in zip(binding.positional, args, strict=False):
                 is_judged &= self._put(binding, slot, value, arguments)
         return self._finish(binding, kwargs, arguments, is_judged)
@@ -228,24 +231,54 @@ class ToolSchema:
     def _missing(self, binding: _Binding, arguments: dict[str, Any]) -> ArgumentError:
         names = [slot.name for slot in binding.positional if slot.name not in arguments]
         word = "argument" if len(names) == 1 else "arguments"
-        return self._refusal(f"missing {word} {listing(names)}", names[0])
+        return self._refusal(f"missing {word} {listing(names)}", names[0], self._mapping(tuple(arguments.values())))
 
     def _surplus(self, key: Any, binding: _Binding) -> ArgumentError:
         meant = near(key, binding.slots)
         ask = f"; did you mean {meant!r}?" if meant else ""
         return self._refusal(f"no argument {shortened(repr(key), 60)}{ask}", key if isinstance(key, str) else None)
 
-    def _too_many(self, count: int, binding: _Binding) -> ArgumentError:
+    def _too_many(self, args: tuple[Any, ...], binding: _Binding) -> ArgumentError:
         names = [slot.name for slot in binding.positional]
         taken = f"{len(names)} by position ({listing(names)})" if names else "none by position"
-        given = f"{count} {'argument' if count == 1 else 'arguments'} given by position"
-        return self._refusal(f"{given}; it takes {taken}{', others by name' if self.parameters else ''}", None)
+        given = f"{len(args)} {'argument' if len(args) == 1 else 'arguments'} given by position"
+        message = f"{given}; it takes {taken}{', others by name' if self.parameters else ''}"
+        return self._refusal(message, None, self._mapping(args) or self._by_name(args, binding))
 
-    def _refusal(self, message: str, argument: str | None) -> ArgumentError:
-        """An error whose hint is the signature, in short."""
-        words = [f"{each.alias}: {each.annotation}" for each in self.parameters if each.required]
-        optional = [each.alias for each in self.parameters if not each.required]
-        hint = shortened(f"{self.tool}({', '.join([*words, *(['*', *optional] if optional else [])])})", _MAX_SIGNATURE)
+    def _mapping(self, args: tuple[Any, ...]) -> str | None:
+        """How to pass a mapping of all arguments, where that is what was given."""
+        given = args[0] if len(args) == 1 else None
+        if not isinstance(given, Mapping) or not given:
+            return None
+        keys = {str(key) for key in cast("Mapping[object, object]", given)}
+        known = {name for each in self.parameters for name in (each.name, each.alias)}
+        return f"to pass a dict of arguments: {self._typed}.call({{…}})" if keys <= known or self.is_open else None
+
+    def _by_name(self, args: tuple[Any, ...], binding: _Binding) -> str | None:
+        """The same call with what is surplus given by name: each to the next argument that takes a value like it."""
+        optional = [each for each in self.parameters if not each.required]
+        words = [listing((value,)) for value in args[: len(binding.positional)]]
+        for value in args[len(binding.positional) :]:
+            fitting = [at for at, each in enumerate(optional) if type(value) in binding.slots[each.name].ready]
+            if not fitting:
+                return None
+            words.append(f"{optional[fitting[0]].alias}={listing((value,))}")
+            del optional[: fitting[0] + 1]
+        return shortened(f"{self._typed}({', '.join(words)})", _MAX_SIGNATURE)
+
+    @property
+    def _typed(self) -> str:
+        """The tool's name as it is typed in Python."""
+        return identifier(self.tool) if _NAME.fullmatch(self.tool) else self.tool
+
+    def _refusal(self, message: str, argument: str | None, hint: str | None = None) -> ArgumentError:
+        """An error whose hint is the signature, in short, unless there is a better one."""
+        if hint is None:
+            words = [f"{each.alias}: {each.annotation}" for each in self.parameters if each.required]
+            optional = [each.alias for each in self.parameters if not each.required]
+            words += ["*", *optional] if optional else []
+            words += ["**arguments"] if self.is_open else []
+            hint = shortened(f"{self._typed}({', '.join(words)})", _MAX_SIGNATURE)
         return ArgumentError(message, argument=argument, server=self.server, tool=self.tool, hint=hint)
 
     def _error(self, complaint: Complaint) -> ArgumentError:

@@ -62,8 +62,7 @@ class ServerTools(Live):
         session = self._session()
         entry = session.catalog.find(name)
         if entry is None:
-            self._mcp._host.settle(session)
-            entry = self._mcp._host.entry(session, name)
+            entry = self._mcp._host.find_tool(session, name)
         return self._mcp._factory.tool(entry)
 
     def __iter__(self) -> Iterator[Tool]:

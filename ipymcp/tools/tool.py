@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ipymcp.errors import CallError, ToolError, UnknownName
 from ipymcp.masking import mask
+from ipymcp.policy.conversation import Conversation
 from ipymcp.policy.rules import CALLERS
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
@@ -24,11 +25,10 @@ from ipymcp.tools.results import ToolResult
 from ipymcp.tools.specialised import specialised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from msgspec import Raw
 
-    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.rules import Caller
     from ipymcp.protocol.wire import Progress
     from ipymcp.runtime.calling import CallOptions
@@ -57,10 +57,13 @@ class ToolFactory:
         """What was shown in part."""
         self.for_models: set[int] = set()
         """The numbers of those that models in the user's own loops were given a part of."""
-        self.conversations: dict[str, Conversation] = {}
-        """With models in the user's own loops, by the name that these give them."""
+        self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
+
+    def conversation(self, key: Hashable) -> Conversation:
+        """The conversation with a model in the user's own loop: by its name, or by the selection it was given."""
+        return self._conversations.setdefault(key, Conversation())
 
     @cached_property
     def declarer(self) -> Declarer:
@@ -218,6 +221,9 @@ class Tool(Live):
         about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
+    def __str__(self) -> str:
+        return f"{self._server}.{self._name}"
+
     def _entry(self, session: ServerSession | None = None) -> ToolEntry:
         """What the catalog now has of it.
 
@@ -225,7 +231,7 @@ class Tool(Live):
             UnknownName: The server has it no more.
         """
         session = session or self._session()
-        return session.catalog.tools.get(self._name) or self._factory.host.entry(session, self._name)
+        return session.catalog.tools.get(self._name) or self._factory.host.find_tool(session, self._name)
 
     def _session(self) -> ServerSession:
         host = self._factory.host
@@ -253,8 +259,11 @@ class Tool(Live):
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         output_schema = entry.definition.outputSchema
 
+        is_untrusted = self._factory.host.guard.policy.is_open_world(entry, session.rights)
+
         def convert(raw: Raw) -> ToolResult:
-            return tool_result(raw, entry.server, entry.name, bytes(output_schema) if len(output_schema) else None)
+            schema = bytes(output_schema) if len(output_schema) else None
+            return tool_result(raw, entry.server, entry.name, schema, is_untrusted=is_untrusted)
 
         options = self._call_options(session)
         if options.as_task or len(entry.definition.execution):
@@ -283,14 +292,16 @@ def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) ->
     return support == "required" or (wished and support == "optional")
 
 
-def tool_result(raw: Raw, server: str, tool: str, output_schema: bytes | None) -> ToolResult:
+def tool_result(
+    raw: Raw, server: str, tool: str, output_schema: bytes | None, *, is_untrusted: bool = True
+) -> ToolResult:
     """The answer as a value.
 
     Raises:
         ToolError: The tool says it failed.
         CallError: The answer is none yet, or none at all.
     """
-    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema)
+    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
     kind = result.kind
     if kind != "complete":
         raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")

@@ -18,6 +18,7 @@ from ipymcp.tools.waits import waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ipymcp.policy.filters import Subject
     from ipymcp.policy.rules import Caller
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -114,6 +115,7 @@ class Toolset(Listing):
         return [entry for session, entry in self._selected() if not self._host.is_denied(session, entry, caller)]
 
     def _selected(self) -> list[tuple[ServerSession, ToolEntry]]:
+        self._host.refresh_changed()
         return [
             (session, entry)
             for session in self._sessions()
@@ -125,7 +127,7 @@ class Toolset(Listing):
         """Those that have tools now."""
         return [one for one in self._host.sessions.values() if one.client is not None or one.is_lazy]
 
-    def _selects(self, entry: ToolEntry) -> bool:
+    def _selects(self, entry: Subject) -> bool:
         return any(all(selects(one, entry) for one in part) for part in self._parts)
 
     @property
@@ -182,29 +184,51 @@ class Toolset(Listing):
         """The tools as Gemini takes them: a list of one `Tool`, which has all the functions."""
         return self._declared("gemini")
 
-    def to_pydantic_ai(self) -> Any:
-        """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have."""
+    def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
+        """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have.
+
+        Args:
+            turn: As in `run`; without it the toolset is one conversation.
+        """
         from ipymcp.tools.models.frameworks import pydantic_ai_toolset
 
-        return pydantic_ai_toolset(self._declarations, self._caller().aio)
+        caller = self._caller(turn, sees_requests=True)
 
-    def to_langchain(self) -> list[Any]:
-        """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`."""
+        def declared() -> list[Declaration]:  # read for each request
+            caller.conversation.given()
+            return self._declarations()
+
+        return pydantic_ai_toolset(declared, caller.aio)
+
+    def to_langchain(self, *, turn: str | None = None) -> list[Any]:
+        """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
+
+        Args:
+            turn: As in `run`; without it these tools are one conversation.
+        """
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(is_kept=True), self._caller())
+        return langchain_tools(self._declarations(is_kept=True), self._caller(turn))
 
-    def to_llm(self) -> list[Any]:
-        """The tools as `llm` takes them: `model.chain(prompt, tools=…)`."""
+    def to_llm(self, *, turn: str | None = None) -> list[Any]:
+        """The tools as `llm` takes them: `model.chain(prompt, tools=…)`.
+
+        Args:
+            turn: As for `to_langchain`.
+        """
         from ipymcp.tools.models.frameworks import llm_tools
 
-        return llm_tools(self._declarations(is_kept=True), self._caller())
+        return llm_tools(self._declarations(is_kept=True), self._caller(turn))
 
-    def to_chatlas(self) -> list[Any]:
-        """The tools as chatlas takes them: `chat.set_tools(…)`."""
+    def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
+        """The tools as chatlas takes them: `chat.set_tools(…)`.
+
+        Args:
+            turn: As for `to_langchain`.
+        """
         from ipymcp.tools.models.frameworks import chatlas_tools
 
-        return chatlas_tools(self._declarations(is_kept=True), self._caller())
+        return chatlas_tools(self._declarations(is_kept=True), self._caller(turn))
 
     def _for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
         """The functions, and what reads on in long results: once there are any, or at once for whoever keeps this."""
@@ -239,10 +263,12 @@ class Toolset(Listing):
         tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
 
-    def _caller(self) -> ToolCaller:
+    def _caller(self, turn: str | None, *, sees_requests: bool = False) -> ToolCaller:
+        from ipymcp.policy.conversation import Conversation
         from ipymcp.tools.models.running import ToolCaller
 
-        return ToolCaller(self, self._factory)
+        conversation = self._factory.conversation(turn) if turn else Conversation()
+        return ToolCaller(self, self._factory, conversation, turn or "", sees_requests=sees_requests)
 
     def _declared(self, dialect: Dialect) -> ProviderTools:
         from ipymcp.tools.models.declaring import ProviderTools
@@ -267,7 +293,8 @@ class Toolset(Listing):
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
             turn: Names the answer they are a part of, where there are several responses to one question, so that one
-                consent may cover all of them, and a model that has read strangers' words is doubted in all that follow.
+                consent may cover all of them. It is a conversation of its own, too: without a name all responses to
+                this selection are one, in which a model that has read untrusted content is doubted from then on.
 
         Returns:
             What to add to the conversation, after the model's own message; empty where it asked for nothing.
@@ -275,15 +302,13 @@ class Toolset(Listing):
         Raises:
             ArgumentError: That is no answer of a model.
         """
-        from ipymcp.policy.conversation import Conversation
         from ipymcp.tools.models.dialects import asked, messages
         from ipymcp.tools.models.profiles import PROFILES
         from ipymcp.tools.models.running import Runner
 
         dialect, calls = asked(response)
-        conversation = Conversation()
-        if turn:
-            conversation = self._factory.conversations.setdefault(turn, conversation)
+        conversation = self._factory.conversation(turn or (self._parts, tuple(one.name for one in self._functions)))
+        conversation.given()  # what came back before is in the request that this answers
         named = turn or f"run {self._host.number()}"
         runner = Runner(self, self._factory, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
@@ -302,6 +327,9 @@ class Toolset(Listing):
                 return function
         here = self._sessions()
         found = self._meant(name, here)
+        if found is None:
+            self._host.refresh_changed()
+            found = self._meant(name, here)
         if found is None:
             found = self._meant(name, [one for one in self._host.sessions.values() if one not in here])
             if found is not None and not found[0].is_moving:

@@ -107,6 +107,8 @@ export interface WantedCall {
   caller: "user" | "model" | "app" | "server";
   why: string;
   hints: string;
+  /** Python that would run here, if that is what the call does: shown whole. */
+  code?: string;
 }
 
 export type ApprovalAnswer = "once" | "answer" | "server" | "notebook" | "always" | "never" | "no";

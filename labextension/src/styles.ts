@@ -215,6 +215,8 @@ const RULES = `
 .ipymcp .mcp-question { flex: none; max-height: 60%; overflow-y: auto; padding: 8px 12px; border-bottom: 2px solid var(--mcp-brand); background: var(--mcp-back); display: flex; flex-direction: column; gap: 6px; }
 .ipymcp .mcp-single .mcp-question { max-height: 400px; }
 .ipymcp .mcp-asking .mcp-question { max-height: none; }
+.ipymcp .mcp-whole { margin: 4px 0; padding-left: 4em; }
+.ipymcp .mcp-whole code { white-space: pre-wrap; overflow-wrap: anywhere; }
 .ipymcp .mcp-asking .mcp-clipped { max-height: 480px; }
 .ipymcp .mcp-wanted { border-inline-start: 3px solid var(--mcp-line); padding-inline-start: 8px; }
 .ipymcp .mcp-notice-place { position: absolute; inset: auto 8px 28px; z-index: 1; pointer-events: none; }

@@ -205,7 +205,10 @@ def test_what_a_models_code_calls_is_asked_about_on_the_screen(kernel: Kernel) -
 
     outcome = kernel.run(f"%mcp ask --code --allow notebook.run_python {text}", answers=["once"])
 
-    assert "You call demo.echo (ask demo.* (this notebook); the server says that it only reads):" in outcome.stdout
+    assert (
+        "A model wants to call demo.echo (ask demo.* (this notebook); the server says that it only reads):"
+        in outcome.stdout
+    )
     assert '  │ text = "hey"' in outcome.stdout
     assert "They answered: 1\nhey" in outcome.displays[-2]["text/plain"]
 

@@ -198,7 +198,7 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
         "no servers are configured: %mcp config add NAME -- COMMAND ARG…"
     )
     assert done(kernel, "%mcp load").stderr == (
-        "ipymcp: no servers are configured here; %mcp config says where they would stand\n"
+        "ipymcp: no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…\n"
     )
     command = " ".join(MISBEHAVING)
     added = done(kernel, f"%mcp config add fs timeout=60 env.LEVEL=1.0 -- {command}")

@@ -143,10 +143,10 @@ def test_a_server_that_exits_at_start_is_tried_four_times_and_its_last_lines_are
         assert error.stderr[-1] == "cannot start: no herring"
         assert error.exit_code == 7
         assert runs(count) == 4
-        assert [event.detail.partition("; starting")[2] for event in news.events if event.state == "restarting"] == [
-            " it again in 0.05 s (1 of 3)",
-            " it again in 0.1 s (2 of 3)",
-            " it again in 0.2 s (3 of 3)",
+        assert [event.detail for event in news.events if event.state == "restarting"] == [
+            "attempt 2 of 4 in 0.05 s: cannot start: no herring",
+            "attempt 3 of 4 in 0.1 s: cannot start: no herring",
+            "attempt 4 of 4 in 0.2 s: cannot start: no herring",
         ]
         assert mcp.good.echo("x").text == "x"
         with pytest.raises(errors.StartError, match="no herring"):

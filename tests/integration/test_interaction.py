@@ -133,6 +133,12 @@ def test_where_nobody_can_answer_it_is_cancelled_at_once(shared: Kernel, call: s
     began = time.monotonic()
     outcome = shared.run(f"r = {call}\nprint(r.text)")
     assert (outcome.status, outcome.stdout) == ("ok", "cancel\n")
+    assert outcome.stderr == (
+        "ipymcp: old.ask_form asked a question, nobody could be asked here, and it was cancelled: "
+        "answer in code with mcp.on_elicitation(function)\n"
+    )
+    logged = shared.run("print(list(mcp.servers['old'].logs())[-1]['text'])").stdout
+    assert logged == "its question was answered 'cancel': nobody could be asked\n"
     assert time.monotonic() - began < 5
 
 
@@ -191,6 +197,19 @@ def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_opened_anew(ker
     assert "opening the session anew by the handshake" in kernel.run("print(list(mcp.servers['new'].logs()))").stdout
 
 
+@pytest.mark.parametrize("word", ["", "yes", "Y", "ok"])
+def test_yes_is_taken_as_people_write_it(shared: Kernel, word: str) -> None:
+    assert run(shared, "print(mcp.old.ask_form().text)", "Ada", "36", word).stdout.endswith("Ada is 36\n")
+    assert run(shared, "print(mcp.old.ask_url().text)", word).stdout.endswith("\naccept\n")
+
+
+def test_a_word_that_is_not_understood_is_repeated_with_what_is_expected(shared: Kernel) -> None:
+    outcome = run(shared, "print(mcp.old.ask_form().text)", "Ada", "36", "sure", "Again", "Bob", "7", "Yes")
+    assert "  'sure' is not one of: yes, again\n" in outcome.stdout
+    assert outcome.stdout.endswith("Bob is 7\n")
+    assert run(shared, "print(mcp.old.ask_url().text)", "No").stdout.endswith("\ndecline\n")
+
+
 # -- the user's own functions -----------------------------------------------------------------------------------------
 
 
@@ -214,6 +233,75 @@ mcp.restart("old")
 """
     folder = Path(shared.folder).as_uri()
     assert run(shared, code).stdout == f"ask_form is 30 unknown: France: Paris {folder}\n"
+
+
+@pytest.mark.parametrize(
+    ("gives", "why"),
+    [
+        ("{'name': 5}", "on_elicitation returned what was not asked for: name: expected string, got 5"),
+        ("{}", "on_elicitation returned what was not asked for: missing argument 'name'"),
+        (
+            "{'name': 'Ada', 'years': 3}",
+            "on_elicitation returned what was not asked for: no argument 'years'",
+        ),
+        (
+            "{'name': 'Ada', 'age': -1}",
+            "on_elicitation returned what was not asked for: age: -1 is less than 0",
+        ),
+        (
+            "5",
+            "on_elicitation returned 5: return a dict of values, True to accept, False to decline, or None to cancel",
+        ),
+        ("1 / 0", "on_elicitation raised ZeroDivisionError('division by zero')"),
+    ],
+)
+def test_an_answer_that_the_server_did_not_ask_for_is_not_sent_and_said(shared: Kernel, gives: str, why: str) -> None:
+    try:
+        outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
+    finally:
+        run(shared, "mcp.on_elicitation(None)")
+    assert outcome.stdout == "cancel\n"
+    assert outcome.stderr == f"ipymcp: old.ask_form asked a question that was cancelled: {why}\n"
+
+
+@pytest.mark.parametrize(("gives", "answer"), [("False", "decline"), ("None", "cancel"), ("{'name': 'A'}", "A is 30")])
+def test_a_function_declines_cancels_or_accepts(shared: Kernel, gives: str, answer: str) -> None:
+    try:
+        outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
+    finally:
+        run(shared, "mcp.on_elicitation(None)")
+    assert (outcome.stdout, outcome.stderr) == (f"{answer}\n", "")
+
+
+@pytest.mark.parametrize("word", ["on_elicitation", "on_sampling"])
+def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None:
+    error = shared.run(f"mcp.{word}('x')").error
+    assert error is not None
+    assert error.traceback == (
+        f"ArgumentError: {word}(): function: expected a function or None, got 'x'\n"
+        f"  {word}(function) · in: mcp.{word}('x')"
+    )
+
+
+def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shared: Kernel) -> None:
+    try:
+        run(shared, "mcp.on_sampling(None), mcp.restart('old')")
+        late = run(shared, "mcp.on_sampling(lambda request: 'x')").stderr
+        at_once = run(shared, "mcp.on_elicitation(lambda question: {'name': 'Ada'})").stderr
+        assert run(shared, "print(mcp.old.ask_form().text)").stdout == "Ada is 30\n"
+    finally:
+        run(shared, "mcp.on_elicitation(None), mcp.on_sampling(None)")
+    assert late == "ipymcp: old: told of sampling at the next start only: %mcp restart old\n"
+    assert at_once == ""
+
+
+def test_a_function_for_sampling_that_fails_is_said_in_the_cell(kernel: Kernel) -> None:
+    kernel.run(f"%load_ext ipymcp\nmcp.on_sampling(lambda request: 1 / 0)\n%mcp load old -- {asks(1)}")
+    outcome = kernel.run("mcp.old.ask_model()")
+    assert outcome.stderr == (
+        "ipymcp: old.ask_model asked for a model's words and got none: on_sampling raised "
+        "ZeroDivisionError('division by zero')\n"
+    )
 
 
 @pytest.mark.kernels("kernel-7", "kernel-6")

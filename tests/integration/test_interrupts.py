@@ -98,6 +98,7 @@ def interrupt(kernel: Kernel, cell: Cell) -> Outcome:
 SLEEP = '"name":"sleep"'
 BLOCKED = {
     "a plain cell": ("mcp.m.sleep(60)", "KeyboardInterrupt", 1),
+    "a function": ("(lambda: mcp.m.sleep(60))()", "KeyboardInterrupt", 1),
     "a cell with an await": ("await tick(); mcp.m.sleep(60)", "KeyboardInterrupt", 1),
     "an awaited call": ("await mcp.m.sleep.aio(60)", "CancelledError", 1),
     "the magic": ("%mcp call m.sleep seconds=60", "KeyboardInterrupt", 1),
@@ -120,6 +121,10 @@ def test_an_interrupted_call_ends_at_once_and_the_server_is_told(
 
     assert outcome.error is not None
     assert outcome.error.ename == error
+    shown = code.splitlines()[-1]
+    assert outcome.error.traceback == (
+        f"{error}: m.sleep was interrupted, and the server was told to stop\n  in: {shown}"
+    )
     assert shared.run("mcp.m.echo('next').text").text == "'next'"
     new = set(sent(shared, "sleep")) - known
     assert len(new) == calls
@@ -140,8 +145,31 @@ def test_the_users_own_progress_function_is_interrupted_where_it_stands(shared: 
 
     assert outcome.error is not None
     assert outcome.error.ename == "KeyboardInterrupt"
-    assert "in on_progress" in outcome.error.traceback
+    call = f"{first}; mcp.m.progress.options(on_progress=on_progress)(interval=0.01)"
+    assert outcome.error.traceback == (
+        f"KeyboardInterrupt: interrupted in on_progress()\n  in: {call} · on_progress(), line 6: "
+        "while True: time.sleep(0.01)"
+    )
     assert set(sent(shared, "progress")) <= set(value(shared, "mcp.m.seen().data['cancelled']"))
+
+
+def test_an_interrupt_can_be_caught_and_shown_whole(shared: Kernel) -> None:
+    record = shared.folder / "record"
+    before = recorded(record, SLEEP)
+    cell = shared.start(
+        "try: mcp.m.sleep(60)\nexcept KeyboardInterrupt as error: print('caught', type(error).__name__)"
+    )
+    wait_until(lambda: recorded(record, SLEEP) > before)
+    shared.interrupt()
+    assert cell.wait(timeout=20).stdout == "caught KeyboardInterrupt\n"
+
+    shared.run("%config IPyMCP.tracebacks = True")
+    cell = start(shared, "mcp.m.sleep(60)")
+    wait_until(lambda: recorded(record, SLEEP) > before + 1)
+    outcome = interrupt(shared, cell)
+    shared.run("%config IPyMCP.tracebacks = False")
+    assert outcome.error is not None
+    assert "Traceback (most recent call last)" in outcome.error.traceback
 
 
 @pytest.mark.parametrize("wait", ["call.result()", "await call"], ids=["blocked", "awaited"])
@@ -153,6 +181,11 @@ def test_waiting_for_a_submitted_call_is_interrupted_and_the_call_goes_on(shared
     outcome = interrupt(shared, cell)
 
     assert outcome.error is not None
+    number = value(shared, "call.number")
+    assert outcome.error.traceback == (
+        f"{outcome.error.ename}: waiting for call {number} (m.sleep) was interrupted\n"
+        f"  the call goes on: %mcp cancel {number} ends it · in: call = mcp.m.sleep.submit(60); {wait}"
+    )
     assert value(shared, "[call.done, call.cancel(), call.done]") == [False, True, True]
 
 
@@ -180,7 +213,7 @@ def test_interrupting_load_leaves_the_servers_starting(shared: Kernel) -> None:
     outcome = interrupt(shared, cell)
 
     assert outcome.error is not None
-    assert outcome.error.ename == "KeyboardInterrupt"
+    assert outcome.error.traceback == f"KeyboardInterrupt: interrupted\n  in: %mcp load slow -- {slow}"
     assert shared.run("mcp.servers['slow'].state").text == "'starting'"
     assert shared.run("mcp.slow.echo('come after all').text").text == "'come after all'"
     shared.run("%mcp unload slow")

@@ -467,3 +467,10 @@ def test_a_mistyped_line_of_these_words_shows_where(kernel: Kernel) -> None:
     assert "notes.md is no template: it takes no parameters" in outcome.stderr + str(outcome.error)
     outcome = kernel.run("%mcp read demo")
     assert "something is missing; usage: %mcp read SERVER URI [key=value …]" in outcome.stderr + str(outcome.error)
+
+
+def test_the_seconds_of_a_start_can_be_said_on_the_line(kernel: Kernel) -> None:
+    kernel.run("%load_ext ipymcp")
+    outcome = kernel.run("%mcp load one --start-timeout 0.3 -- python -c 'import sys; sys.stdin.read()'")
+    assert outcome.error is not None
+    assert "did not answer within 0.3 s" in outcome.error.traceback

@@ -159,3 +159,66 @@ def test_a_failed_load_is_told_once(kernel: Kernel) -> None:
     assert outcome.error is not None
     assert outcome.displays[0]["text/plain"] == "✗ nada: did not start"
     assert outcome.error.traceback.startswith("CommandNotFound: nada: there is no program 'no-such-program'")
+
+
+def failed(kernel: Kernel, cell: str) -> str:
+    error = kernel.run(cell).error
+    assert error is not None
+    return error.traceback
+
+
+OWN = "the tool's own message; .result has all of it"
+
+
+def test_an_error_inside_functions_says_which_line_of_which_function_failed(kernel: Kernel) -> None:
+    done(kernel, "def inner(n):\n    mcp.demo.echo('a')\n    mcp.demo.fail(message='no')\ndef outer():\n    inner(3)")
+    (kernel.folder / "helpers.py").write_text("def go(mcp):\n    return [mcp.demo.fail(message=x) for x in 'ab']\n")
+    assert failed(kernel, "outer()") == (
+        f"ToolError: demo.fail: no\n  {OWN} · in: outer() · inner(), line 3: mcp.demo.fail(message='no')"
+    )
+    assert failed(kernel, "mcp.demo.fail(message='no')").endswith(" · in: mcp.demo.fail(message='no')")
+    assert "line 2 of helpers.py: return [mcp.demo.fail(message=x) for x in 'ab']" in failed(
+        kernel, "import helpers\nhelpers.go(mcp)"
+    )
+
+
+def test_an_error_in_a_function_that_a_library_calls_names_no_line_of_the_library(kernel: Kernel) -> None:
+    cell = "import pandas as pd\npd.Series([1]).map(lambda one: mcp.demo.fail(message=str(one)))"
+    assert failed(kernel, cell).endswith(" · in: pd.Series([1]).map(lambda one: mcp.demo.fail(message=str(one)))")
+
+
+def test_awaiting_what_is_there_already_and_not_awaiting_what_is_not_say_what_to_write(kernel: Kernel) -> None:
+    assert failed(kernel, "await mcp.demo.echo('x')") == (
+        "ArgumentError: demo.echo: has answered already\n"
+        "  leave out await, or write await mcp.demo.echo.aio(…) · in: await mcp.demo.echo('x')"
+    )
+    not_awaited = "not called: this is a coroutine, write await before it (or leave out .aio)"
+    assert done(kernel, "mcp.demo.echo.aio('x')").text == not_awaited
+    assert done(kernel, "mcp.stop.aio('demo')").text == not_awaited
+    theirs = done(kernel, "async def theirs(): ...\ntheirs()").text
+    assert theirs is not None and theirs.startswith("<coroutine object theirs at ")
+
+
+def test_a_call_with_too_many_positional_arguments_is_spelled_with_their_names(kernel: Kernel) -> None:
+    assert "\n  query('penguins', limit=3) · in: " in failed(kernel, "mcp.demo.query('penguins', 3)")
+    assert "\n  get_resource_links(count=3) · in: " in failed(kernel, "mcp.everything.get_resource_links(3)")
+    assert "did you mean 'get_sum' or 'get_env'? · in: " in failed(kernel, "mcp.everything.get_sun(1, 2)")
+
+
+def test_help_says_the_signature_once(kernel: Kernel) -> None:
+    shown = kernel.inspect("mcp.demo.query")
+    assert shown is not None
+    assert shown.count("where:") == 1
+    assert "String form: demo.query\n" in shown
+
+
+def test_a_change_of_policy_answers_with_the_tools_that_it_is_about(kernel: Kernel) -> None:
+    table = done(kernel, "%mcp policy ask demo.echo").text
+    assert table == (
+        "MCP policy\ntool       you  models  apps  by\n"
+        "demo.echo  ask  ask     ask   ask demo.echo (this notebook)\nask demo.echo (this notebook)"
+    )
+    many = done(kernel, "%mcp policy ask everything.*").text
+    assert many is not None
+    assert len(many.splitlines()) == 13 and "more: %mcp policy · " in many
+    assert "demo.echo" not in done(kernel, "%mcp policy reset").text

@@ -28,6 +28,7 @@ def mcp() -> Iterator[Mcp]:
     servers["wide"] = {**definition("misbehaving"), "concurrency": 2}
     with ipymcp.connect(servers) as mcp:
         mcp.policy.allow("*")
+        mcp._host.guard.policy.doubts = False  # test_doubt.py is about these
         start_threads(mcp)
         yield mcp
 
@@ -262,15 +263,6 @@ def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
 
     assert text.startswith("Not done: ")
     assert text.endswith("Do not try it again; go on without it, or ask the user.")
-
-
-def test_the_responses_to_one_question_are_doubted_together_where_they_are_named(mcp: Mcp) -> None:
-    def again(turn: str | None) -> str:
-        mcp.tools.run([call("own__echo", text="a stranger's words")], turn=turn)
-        return told(mcp.tools.run([call("own__echo", text="x")], turn=turn))[0]
-
-    assert again(None) == "x"
-    assert again("a question").startswith("Not done: needs your consent because what own.echo answered")
 
 
 def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:

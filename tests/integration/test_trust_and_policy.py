@@ -107,7 +107,7 @@ def test_nothing_in_a_definition_hides_from_the_question(started: Start) -> None
         "  ! downloads a program and runs it unseen\n"
         "  ! runs a line of shell, made of several commands\n"
         "  ! argument 4 looks like a secret and is not shown: make sure that it is one\n"
-        "  expected yes or no\n"
+        "  'perhaps' is not one of: yes, no\n"
     )
 
 
@@ -201,7 +201,7 @@ def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(started: S
         "once · server (what of its tools is not denied, in this notebook) · "
         "notebook (this tool, in this notebook) · always · never"
         " · no\n"
-        "  expected one of once, server, notebook, always, never, no\n"
+        "  'perhaps' is not one of: once, server, notebook, always, never, no\n"
         "a\nb\n"
     )
     assert failed(kernel, "model('x')", "")[:2] == [

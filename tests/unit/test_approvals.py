@@ -138,7 +138,7 @@ def test_a_doubted_model_is_asked_about_once_in_a_conversation(database: Databas
         assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
         assert await asked.want("write", turn="2", conversation=conversation) == ["write"]
         assert [call.why for question in asked.questions for call in question.calls] == [
-            "what web.fetch answered may be anybody's words, and the model has read it"
+            "the model has read untrusted content from web.fetch"
         ]
         assert (await asked.want("erase", turn="2", conversation=conversation) == ["erase"]) is (answer == "server")
 

@@ -149,6 +149,18 @@ def test_plot_draws_a_png_in_the_colours_of_what_it_shows(connect, arguments, ca
     assert text["text"] == caption
 
 
+@pytest.mark.parametrize("kind", ["bar", "scatter"])
+def test_a_chart_names_what_its_axes_and_colours_are(kind):
+    from ipymcp.demo.chart import draw
+
+    points = [(0.0, 1.0, 0), (1.0, 2.0, 1)]
+    plain = draw(kind, points, 480, 300)
+    labels = {"names": ("Adelie", "Gentoo"), "up": "body_mass_g"} | ({"across": "year"} if kind == "scatter" else {})
+    pictures = [draw(kind, points, 480, 300, **{name: label}) for name, label in labels.items()]
+    assert len({plain, *pictures}) == 1 + len(labels)
+    assert draw(kind, points, 480, 300, up="a<\u00e9") == draw(kind, points, 480, 300, up="a  ")
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "text"),
     [

@@ -49,7 +49,7 @@ def _call(request: Request) -> Any:
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
-    tool = request.mcp._factory.tool(host.entry(session, name))
+    tool = request.mcp._factory.tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
         tool = tool.options(timeout=timeout)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 import ipymcp
-from ipymcp.errors import McpError
+from ipymcp.errors import McpError, note_line
 from ipymcp.masking import masks
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.options import Parsed, split_text
@@ -75,8 +75,8 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
         return _run(extension, text, cell, local_ns)
     except LineError as error:
         raise UsageError(visible(_pointed(text, shown, error))) from None
-    except McpError as error:
-        error.line = masks.head(shown, 200) + ("…" if len(shown) > 200 else "")
+    except (McpError, KeyboardInterrupt) as error:
+        note_line(error, masks.head(shown, 200) + ("…" if len(shown) > 200 else ""))
         raise
 
 

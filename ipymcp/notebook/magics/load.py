@@ -47,6 +47,7 @@ runs only after you have seen its definition and agreed: you are asked, once for
     --cwd D        the folder it runs in
     --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
     --timeout S    seconds a call may go without progress; 30 unless set
+    --start-timeout S   seconds a start may take; 120 unless set
     --trust        run what the project defines without asking; its servers still ask for your secrets
     --read-only    refuse tools that do not declare that they only read
     --locked       refuse servers whose tools are not what mcp.lock says; %mcp pins export writes that
@@ -145,6 +146,9 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
     for option in ("--header", "--transport"):
         if parsed.has(option) and definition.url is None:
             raise McpError(f"{option}: {definition.name} is no remote server", hint="%mcp load [NAME] URL")
+    start_timeout = parsed.number("--start-timeout")
+    if start_timeout is not None:
+        changes["start_timeout"] = start_timeout
     timeout = parsed.number("--timeout")
     if timeout is not None:
         changes["timeout"] = timeout
@@ -197,6 +201,7 @@ COMMANDS = {
                 Option("--cwd", "D", takes="folder"),
                 Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
                 Option("--timeout", "S", number=True),
+                Option("--start-timeout", "S", number=True),
                 Option("--lazy"),
                 Option("--trust"),
                 Option("--read-only"),

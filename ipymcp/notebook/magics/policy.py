@@ -41,7 +41,7 @@ def _policy(request: Request) -> ToolPolicy | Table | None:
             policy.reset(always)
         case _:
             {"allow": policy.allow, "ask": policy.ask, "deny": policy.deny}[word](*names, always=always)
-    return None if request.is_quiet else policy
+    return None if request.is_quiet else policy.changed(*names)
 
 
 _ALWAYS = (Option("--always"),)

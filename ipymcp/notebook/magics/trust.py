@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ipymcp.notebook.magics.options import Option, Syntax
@@ -31,7 +32,9 @@ def _trust(request: Request) -> TrustedServers | None:
         return request.mcp.trust
     gone = request.mcp.trust.revoke(*names, everything=request.parsed.has("--all"))
     if not request.is_quiet:
-        print(one_line(f"revoked: {', '.join(gone)}" if gone else "nothing was agreed to"))  # noqa: T201 - the command's answer
+        definitions = Counter(gone)
+        names = (name if count == 1 else f"{name} ({count} definitions)" for name, count in definitions.items())
+        print(one_line(f"revoked: {', '.join(names)}" if gone else "nothing was agreed to"))  # noqa: T201 - the command's answer
     return None
 
 

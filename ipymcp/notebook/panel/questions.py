@@ -245,6 +245,7 @@ class _Asking:
                 "caller": one.caller,
                 "why": visible(one.why),
                 "hints": visible(one.hints),
+                "code": visible(one.code),
             }
             for one in question.calls
         ]

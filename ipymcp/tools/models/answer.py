@@ -109,7 +109,10 @@ class Answer:
         messages: The conversation so far, as JSON.
         usage: What it cost.
         model: Who answered.
+        is_untrusted: Whether the model had read untrusted content: its words may be anybody's.
     """
+
+    is_untrusted: bool = False
 
     def __init__(
         self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str
@@ -122,6 +125,11 @@ class Answer:
         self.model = model
         self.is_shown = False
         """Whether a cell has shown it already, as it came: displaying it right after that shows nothing."""
+
+    @property
+    def source(self) -> str:
+        """Where it is from."""
+        return f"an answer of {self.model}"
 
     def json(self) -> dict[str, Any]:
         """All of it as JSON."""

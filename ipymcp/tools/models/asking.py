@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ipymcp.errors import McpError
-from ipymcp.policy.conversation import Conversation
+from ipymcp.policy.conversation import Conversation, current_actor
 from ipymcp.policy.filters import selects
 from ipymcp.tools.models.answer import Answer, ModelCall
 from ipymcp.tools.models.coding import Coder
@@ -95,6 +96,8 @@ class Beginning(Struct, frozen=True):
     chat: str
     searches: bool = False
     """Whether it is given a search over the tools instead of them."""
+    source: str = ""
+    """The untrusted source that some of this is from; empty where none is known."""
 
     def __str__(self) -> str:
         count = len(self.names)
@@ -102,7 +105,9 @@ class Beginning(Struct, frozen=True):
         words = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
         tools = f"{words}, about {self.tokens:,} tokens" if count else "no tools"
         attached = "".join(f" · ${one.name}: {one.what}" for one in self.attached)
-        return f"{self.model} · {tools}{f' · chat {self.chat!r}' if self.chat else ''}{attached}"
+        chat = f" · chat {self.chat!r}" if self.chat else ""
+        source = f" · untrusted content from {self.source}" if self.source else ""
+        return f"{self.model} · {tools}{chat}{attached}{source}"
 
     @property
     def _servers(self) -> str:
@@ -183,7 +188,7 @@ class Asker:
         Raises:
             McpError: No model is named.
         """
-        return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat())[1]
+        return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat(), "")[1]
 
     async def ask(self, wanted: Wanted, audience: Audience | None = None) -> Answer:
         """Have a model answer, on the background loop.
@@ -192,8 +197,14 @@ class Asker:
             McpError: It cannot; the conversation so far is kept.
         """
         chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
-        plan, beginning = await asyncio.to_thread(self._prepared, wanted, chat)  # thousands of tools, large variables
+        actor = current_actor()
+        if actor is not None and actor.caller == "model":  # its code asks: what is allowed is the user's to say
+            wanted = replace(wanted, allow=())
         turn = f"answer {self._host.number()}"
+        # In a thread: there may be thousands of tools, and large variables.
+        plan, beginning = await asyncio.to_thread(self._prepared, wanted, chat, turn)
+        if beginning.source:
+            chat.conversation.read(beginning.source)
         self._allow(wanted, turn)
         clock = Clock(self._host.handlers, wanted.limits.seconds)
         scene = Scene(self._host, audience)
@@ -209,7 +220,7 @@ class Asker:
             history=chat.history,
             returns=wanted.returns,
             limits=wanted.limits,
-            declared=plan.declared,
+            declared=lambda: _given(chat.conversation, plan.declared),
             call=calls.from_driver,
             said=scene.says,
         )
@@ -221,19 +232,30 @@ class Asker:
         finally:
             scene.flush()
         chat.history = finished.history
-        return Answer(
+        answer = Answer(
             finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
         )
+        answer.is_untrusted = bool(chat.conversation.sources)
+        if answer.is_untrusted:
+            self._host.guard.received(answer.source, None, answer.text.encode("utf-8", "replace"))
+        return answer
 
-    def _prepared(self, wanted: Wanted, chat: _Chat) -> tuple[_Plan, Beginning]:
-        plan = self._plan(wanted, wanted.tools._for_conversation(chat.handles))
+    def _prepared(self, wanted: Wanted, chat: _Chat, turn: str) -> tuple[_Plan, Beginning]:
+        plan = self._plan(wanted, wanted.tools._for_conversation(chat.handles), chat.conversation, turn)
         return plan, self._beginning(wanted, plan)
 
-    def _plan(self, wanted: Wanted, tools: Toolset) -> _Plan:
+    def _plan(self, wanted: Wanted, tools: Toolset, conversation: Conversation, turn: str) -> _Plan:
         declarations = tools._declarations()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
-            coder = Coder(self._host, tools, wanted.code, allowed=f"{HERE}.run_python" in wanted.allow)
+            coder = Coder(
+                self._host,
+                tools,
+                wanted.code,
+                allowed=f"{HERE}.run_python" in wanted.allow,
+                conversation=conversation,
+                turn=turn,
+            )
             instead = tools("!*")
             instead += [coder.run_python]
             return _Plan(instead, instead._declarations, names, instructions=coder.instructions(), coder=coder)
@@ -249,6 +271,7 @@ class Asker:
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
         prompt = Filled(wanted.prompt, ()) if wanted.names is None else filled(wanted.prompt, wanted.names)
+        source = prompt.source or self._host.guard.untrusted.source_of(f"{prompt.text}\n{wanted.system}")
         return Beginning(
             model=_name(model),
             prompt=prompt.text,
@@ -258,6 +281,7 @@ class Asker:
             tokens=sum(map(cost, plan.declared())) + estimate(len(plan.instructions)),
             chat=wanted.chat,
             searches=plan.searches,
+            source=source,
         )
 
     def _model(self, wanted: Wanted) -> Any:
@@ -317,6 +341,12 @@ class _Calls:
             self._running.remove(shown)
         shown.over(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
+
+
+def _given(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:
+    """What the next request declares; what came back until now is in it, too."""
+    conversation.given()
+    return declared()
 
 
 def _usual_driver() -> Driver:

@@ -6,13 +6,19 @@ So data goes from tool to tool without passing through the model, which is told 
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
+import contextvars
 import sys
+import threading
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ipymcp.errors import PolicyError
+from ipymcp.errors import ArgumentError, PolicyError
+from ipymcp.policy.conversation import Actor, Conversation, acting, current_actor
 from ipymcp.policy.questions import ApprovalQuestion, WantedCall
+from ipymcp.policy.untrusted import source_of_value
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import Errand
 from ipymcp.text import stripped
@@ -26,6 +32,7 @@ from ipymcp.tools.screen import Printed
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableMapping
 
+    from ipymcp.policy.filters import Subject
     from ipymcp.policy.questions import ApprovalAnswer, Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -36,8 +43,10 @@ __all__ = ["Coder"]
 _FILE: Final = "<model's code>"
 _LONGEST_ABOUT: Final = 120
 _WHY: Final = "it would run here with your rights, unsandboxed, as a cell of yours would"
-_MOST_PRINTED: Final = 1_000_000
+_MAX_PRINTED: Final = 1_000_000
 """Characters."""
+_MAX_CODE: Final = 20_000
+"""Characters of code that a person is shown at a time."""
 _ANSWERS: Final = ("once", "answer", "no")
 
 
@@ -48,14 +57,29 @@ class Coder:
         host: Whose tools it may call.
         toolset: Those it is told of.
         names: The variables that it sees and makes.
-        allowed: Whether the user has agreed beforehand.
+        allowed: Whether the user has agreed beforehand to all code of this answer.
+        conversation: What the answer is a part of; a fresh one by default.
+        turn: Names the answer.
     """
 
-    def __init__(self, host: Host, toolset: Toolset, names: MutableMapping[str, Any], *, allowed: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        toolset: Toolset,
+        names: MutableMapping[str, Any],
+        *,
+        allowed: bool,
+        conversation: Conversation | None = None,
+        turn: str = "",
+    ) -> None:
+        self._conversation = conversation or Conversation()
+        self._actor = Actor("model", self._conversation, turn, self._permits)
         self._host = host
         self._toolset = toolset
         self._names = names
         self._is_allowed = allowed
+        self._agreed_at: str | None = None
+        """What the model was doubted for when the user agreed to the rest of its code."""
         self.card: Callable[[str, str], Card | None] = _no_card
         """Gives what shows the call of a tool, by its server and name."""
 
@@ -93,17 +117,25 @@ class Coder:
         return await self._host.loop.arun(self._run(code))
 
     async def _run(self, code: str) -> str:
+        if len(code) > _MAX_CODE:
+            hint = "write it in parts: what is not shown whole is not run"
+            raise ArgumentError(f"this code has {len(code):,} characters, of {_MAX_CODE:,} at most", hint=hint)
         place = self._host.desk.place()
         if place is None:
             raise PolicyError("there is nowhere to run it")
-        if not self._is_allowed:
+        if not (self._is_allowed or self._agreed_at == self._doubt):
             await self._ask(code)
         errand = Errand(lambda: self._execute(code), "Interrupted.")
         place.post(errand.run, errand.give_up)
-        return await errand.outcome
+        told = await errand.outcome
+        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, told[:_MAX_PRINTED])
+        if source:
+            self._conversation.received(source)
+        return told
 
     async def _ask(self, code: str) -> None:
-        wanted = WantedCall(HERE, "run_python", wire.encode({"code": code}), "model", _WHY, "")
+        why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
+        wanted = WantedCall(HERE, "run_python", wire.encode({"code": code}), "model", why, "", code)
         card = self.card(HERE, "run_python")
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
@@ -115,7 +147,15 @@ class Coder:
             card.answered(answer)
         if answer not in ("once", "answer"):
             raise PolicyError("you said no" if answer else "it needs your consent, and nobody answered")
-        self._is_allowed = answer == "answer"
+        if answer == "answer":
+            self._agreed_at = self._doubt
+
+    @property
+    def _doubt(self) -> str:
+        return self._conversation.doubt if self._host.guard.policy.doubts else ""
+
+    def _permits(self, entry: Subject) -> bool:
+        return self._toolset._selects(entry)
 
     def _execute(self, code: str) -> str:
         """Where the user waits. Only an interrupt is raised: it is the user's."""
@@ -123,11 +163,13 @@ class Coder:
         try:
             tree = ast.parse(code, _FILE)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-            with contextlib.redirect_stdout(printed), self._staying():
+            with contextlib.redirect_stdout(printed), self._staying(), acting(self._actor), _inherited_by_threads():
                 exec(compile(tree, _FILE, "exec"), self._names)  # type: ignore[arg-type]
                 shown = ""
                 if isinstance(last, ast.Expr):
                     value = eval(compile(ast.Expression(last.value), _FILE, "eval"), self._names)  # type: ignore[arg-type]
+                    if source := source_of_value(value):
+                        self._conversation.received(source)
                     shown = "" if value is None else value.text if isinstance(value, ToolResult) else repr(value)
         except (Exception, SystemExit) as error:
             where = traceback.extract_tb(error.__traceback__)
@@ -146,11 +188,28 @@ class Coder:
             self._names.update({name: value for name, value in own.items() if self._names.get(name) is sys.exit})
 
 
+@contextlib.contextmanager
+def _inherited_by_threads() -> Generator[None]:
+    """Have threads that the model's code starts act for the model, too: a thread begins in an empty context."""
+    start = threading.Thread.start
+
+    def start_in_context(thread: threading.Thread) -> None:
+        if current_actor() is not None:
+            thread.run = partial(contextvars.copy_context().run, thread.run)  # type: ignore[method-assign]
+        start(thread)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+
+
 class _Printed(Printed):
     """What is printed, as far as anybody could want to read it."""
 
     def write(self, text: str, /) -> int:
-        return super().write(text[: max(0, _MOST_PRINTED - self.tell())])
+        return super().write(text[: max(0, _MAX_PRINTED - self.tell())])
 
 
 def _no_card(server: str, tool: str) -> None: ...

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from ipymcp.policy.untrusted import source_of_value
 from ipymcp.text import stripped
 from ipymcp.tools.models.values import is_frame
 from ipymcp.tools.plain import NotJson, plain
@@ -44,12 +45,15 @@ class Filled(Struct, frozen=True):
 
     text: str
     attached: tuple[Attached, ...]
+    source: str = ""
+    """The untrusted source that one of the variables says it is from; empty for none."""
 
 
 def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
     """Replace the variables that there are."""
     attached: dict[str, Attached] = {}
     blocks: list[str] = []
+    sources: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
         if match["escaped"]:
@@ -58,6 +62,7 @@ def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
         if name is None or name not in names:
             return match[0]
         what, text = _told(names[name])
+        sources.append(source_of_value(names[name]))
         is_inline = len(text) <= _SHORT and "\n" not in text
         if name not in attached:
             attached[name] = Attached(name, what)
@@ -66,7 +71,7 @@ def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
         return text if is_inline else name
 
     text = _TOKEN.sub(replace, prompt)
-    return Filled("\n\n".join([text, *blocks]), tuple(attached.values()))
+    return Filled("\n\n".join([text, *blocks]), tuple(attached.values()), next(filter(None, sources), ""))
 
 
 def _told(value: Any) -> tuple[str, str]:

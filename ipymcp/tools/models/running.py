@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
+from ipymcp.policy.conversation import Actor, Conversation, acting
 from ipymcp.policy.rules import hints
+from ipymcp.policy.untrusted import quotes_server, source_of_value
 from ipymcp.text import stripped
 from ipymcp.tools.models.compiling import restored
 from ipymcp.tools.models.functions import HERE, FunctionTool
@@ -23,7 +25,6 @@ from ipymcp.tools.results import ToolResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ipymcp.policy.conversation import Conversation
     from ipymcp.policy.questions import Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -47,7 +48,7 @@ class Runner:
         toolset: What may be called.
         factory: Makes the tools.
         turn: Names the answer, so that one consent may cover all of it.
-        conversation: What the answer is a part of; None where the host does not see it.
+        conversation: What the answer is a part of; a fresh one by default.
         profile: What the tools were declared to: it may know properties by other names than the tool.
     """
 
@@ -59,13 +60,13 @@ class Runner:
         conversation: Conversation | None = None,
         profile: Profile = PLAIN,
     ) -> None:
+        self.conversation = conversation or Conversation()
         self._toolset = toolset
         self._factory = factory
         self._host: Host = factory.host
         self._turn = turn
         self._profile = profile
         self._lanes: dict[str, Lane] = {}
-        self._conversation = conversation
 
     async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
         """Make them, and give how each ended, in their order."""
@@ -90,6 +91,8 @@ class Runner:
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
         except McpError as error:
+            if quotes_server(error) and not isinstance(error, ToolError):  # that is noted by its call
+                self.conversation.received(source_of_value(error))
             return Outcome(asked, _told(error), is_error=True)
         except Exception as error:  # a fault of ours must not take the answers of the other calls with it
             return Outcome(asked, stripped(f"Error: {type(error).__name__}: {error}"[:LONGEST]), is_error=True)
@@ -103,7 +106,7 @@ class Runner:
         card: Card | None,
     ) -> Outcome:
         options = session.call_options.changed(None, None, None, "model", self._turn)
-        options = replace(options, conversation=self._conversation, card=card)
+        options = replace(options, conversation=self.conversation, card=card)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
@@ -112,34 +115,30 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        try:
-            outcome = await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
-        except (PolicyError, ServerError, CallTimeout):  # the server said nothing
-            raise
-        except McpError:
-            self._has_read(session, entry)
-            raise
-        self._has_read(session, entry)
-        return outcome
-
-    def _has_read(self, session: ServerSession, entry: ToolEntry) -> None:
-        """The model is told what the server said."""
-        if self._conversation is not None and hints(entry, session.rights).get("openWorldHint") is not False:
-            self._conversation.read(f"{session.name}.{entry.name}")
+        return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
     def _lane(self, name: str, limit: int = 1) -> Lane:
         return self._lanes.setdefault(name, Lane(limit))
 
     async def _run_function(self, asked: Asked, tool: FunctionTool, arguments: Mapping[str, Any]) -> Outcome:
         bound = tool.bind(arguments)
+        actor = Actor("user", self.conversation, self._turn)
         try:
-            value = await self._host.answers.run(_without_argument(tool.function, bound), None)
+            value = await self._host.answers.run(_without_argument(tool.function, bound, actor), None)
         except McpError:
             raise
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
-            return Outcome(asked, told[:LONGEST], is_error=True)
-        return await asyncio.to_thread(self._read, asked, value, self._host.number())
+            outcome = Outcome(asked, told[:LONGEST], is_error=True, value=error)
+        else:
+            outcome = await asyncio.to_thread(self._read, asked, value, self._host.number())
+        source = source_of_value(outcome.value) or await asyncio.to_thread(self._source_of, outcome.text)
+        if source:
+            self.conversation.received(source)
+        return replace(outcome, value=None) if outcome.is_error else outcome
+
+    def _source_of(self, text: str) -> str:
+        return self._host.guard.untrusted.source_of(text)
 
     def _read(self, asked: Asked, value: Any, number: int) -> Outcome:
         """What came back, as the model is given it: at most so much text, and the images."""
@@ -159,19 +158,39 @@ class ToolCaller:
     Args:
         toolset: What may be called.
         factory: Makes the tools.
+        conversation: What the calls are a part of.
+        turn: Names the answer, where the user does.
+        sees_requests: Whether somebody says when the model is asked again (`conversation.given`); else what comes back
+            counts as given at once.
     """
 
-    def __init__(self, toolset: Toolset, factory: ToolFactory) -> None:
+    def __init__(
+        self,
+        toolset: Toolset,
+        factory: ToolFactory,
+        conversation: Conversation,
+        turn: str = "",
+        *,
+        sees_requests: bool = False,
+    ) -> None:
+        self.conversation = conversation
+        self._sees_requests = sees_requests
         self._loop = factory.host.loop
-        self._runner = Runner(toolset, factory)
+        self._runner = Runner(toolset, factory, turn, conversation)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and wait for it here."""
-        return self._loop.run(self._runner.run(Asked("", name, arguments)))
+        return self._loop.run(self._run(name, arguments))
 
     async def aio(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and await it."""
-        return await self._loop.arun(self._runner.run(Asked("", name, arguments)))
+        return await self._loop.arun(self._run(name, arguments))
+
+    async def _run(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        outcome = await self._runner.run(Asked("", name, arguments))
+        if not self._sees_requests:
+            self.conversation.given()
+        return outcome
 
 
 def _told(error: McpError) -> str:
@@ -187,11 +206,17 @@ def _told(error: McpError) -> str:
     return stripped(f"{kind}{error.message}{hint}")
 
 
-def _without_argument(function: Callable[..., Any], bound: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _without_argument(function: Callable[..., Any], bound: Mapping[str, Any], actor: Actor) -> Callable[[Any], Any]:
     if inspect.iscoroutinefunction(function):
 
         async def awaited(_: object) -> Any:
-            return await function(**bound)
+            with acting(actor):
+                return await function(**bound)
 
         return awaited
-    return lambda _: function(**bound)
+
+    def called(_: object) -> Any:
+        with acting(actor):
+            return function(**bound)
+
+    return called

@@ -195,7 +195,17 @@ function Wanted({ call }: { call: WantedCall }): JSX.Element {
           {call.hints && `; the server says that it ${line(call.hints)}`}
         </span>
       </div>
-      {given.length ? (
+      {call.code ? (
+        <ol class="mcp-whole" aria-label="The code that would run">
+          {visible(call.code)
+            .split("\n")
+            .map((each, number) => (
+              <li key={number}>
+                <code>{each}</code>
+              </li>
+            ))}
+        </ol>
+      ) : given.length ? (
         <dl class="mcp-facts">
           {given.map(([name, value]) => [
             <dt key={`${name} name`}>{line(name)}</dt>,

@@ -1,0 +1,267 @@
+"""Untrusted content is a property of values: a model that was given some is doubted, by whatever way it came to it.
+
+Nobody can be asked here, so that a call of a doubted model is refused; every tool is allowed by a rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ipymcp
+from ipymcp import Mcp, PolicyError, Toolset
+from ipymcp.policy.conversation import Conversation
+from ipymcp.tools.models.coding import Coder
+from tests.environments import ROOT
+from tests.servers.mail import PAGE
+
+MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
+DOUBTED = (
+    "Not done: needs your consent because the model has read untrusted content from {}, and nobody answered;"
+    " --allow mail.send or %config IPyMCP.doubts = False allows it beforehand. Do not try it again; go on without it,"
+    " or ask the user."
+)
+
+
+@pytest.fixture
+def mcp() -> Iterator[Mcp]:
+    with ipymcp.connect({"mail": MAIL}) as mcp:
+        mcp.policy.allow("*")
+        yield mcp
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def told(tools: Toolset, *calls: dict[str, Any], turn: str | None = None) -> list[str]:
+    return [one["content"] for one in tools.run(list(calls), turn=turn)]
+
+
+READ, SEND, KEEP = call("mail__read", text="a page"), call("mail__send"), call("mail__keep", text="x")
+
+
+def test_a_model_is_doubted_once_it_has_been_given_a_result_not_before(mcp: Mcp) -> None:
+    assert told(mcp.tools, READ, SEND, READ, SEND) == ["a page", "sent", "a page", "sent"]
+
+    assert told(mcp.tools, SEND) == [DOUBTED.format("mail.read")]
+    assert told(mcp.tools, SEND, turn="another") == ["sent"], "another conversation"
+    mcp._host.guard.policy.doubts = False
+    assert told(mcp.tools, SEND) == ["sent"]
+
+
+def test_a_selection_made_anew_for_each_response_is_the_same_conversation(mcp: Mcp) -> None:
+    assert told(mcp.tools("mail.*"), READ) == ["a page"]
+
+    assert told(mcp.tools("mail.*"), SEND) == [DOUBTED.format("mail.read")]
+
+
+def test_what_stays_with_its_own_data_is_no_reason(mcp: Mcp) -> None:
+    assert told(mcp.tools, KEEP) == ["x"]
+
+    assert told(mcp.tools, SEND) == ["sent"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told_of", "source"),
+    [
+        ("fail", PAGE, "mail.fail"),
+        ("refuse", f"Error: {PAGE}", "mail.refuse"),
+        ("die", f"Error: mail: the server exited with code 3; it last wrote: {PAGE}", "mail.die"),
+    ],
+)
+def test_what_an_error_quotes_counts(mcp: Mcp, name: str, told_of: str, source: str) -> None:
+    assert told(mcp.tools, call(f"mail__{name}", text=PAGE)) == [told_of]
+
+    [refused] = told(mcp.tools, SEND)
+    assert refused.startswith("Not done: needs your consent because the model has read untrusted content from ")
+    assert source in refused or "an error of mail" in refused
+
+
+def test_our_own_words_are_no_reason(mcp: Mcp) -> None:
+    assert told(mcp.tools, call("mail__read"), call("mail__nope"))[1].startswith("Error: there is no tool")
+
+    assert told(mcp.tools, SEND) == ["sent"]
+
+
+def given_by(make: Callable[[Mcp], object]) -> Callable[[Mcp], Callable[[], object]]:
+    """A function of the notebook that gives what something made."""
+
+    def bind(mcp: Mcp) -> Callable[[], object]:
+        def look() -> object:
+            return make(mcp)
+
+        return look
+
+    return bind
+
+
+def earlier(mcp: Mcp) -> Callable[[], object]:
+    text = mcp.mail.read(PAGE).text
+
+    def look() -> object:
+        return f"It says: {text.upper()}!"
+
+    return look
+
+
+def failing(mcp: Mcp) -> Callable[[], object]:
+    def look() -> object:
+        try:
+            mcp.mail.refuse(PAGE)
+        except ipymcp.McpError as error:
+            raise ValueError(str(error)) from None
+
+    return look
+
+
+def awaiting(mcp: Mcp) -> Callable[[], Any]:
+    async def look() -> object:
+        await mcp.mail.read.aio("a page")
+        return 1
+
+    return look
+
+
+def kept(mcp: Mcp) -> Callable[[], object]:
+    result = pickle.loads(pickle.dumps(mcp.mail.read("x")))
+    mcp._host.guard.untrusted._contents.clear()
+    return lambda: {"all": [result]}
+
+
+def framed(mcp: Mcp) -> Callable[[], object]:
+    frame = pd.DataFrame({"text": [mcp.mail.read(PAGE).text]})
+    return lambda: frame
+
+
+FUNCTIONS = {
+    "its call": given_by(lambda mcp: mcp.mail.read("a page").size),
+    "its call in a thread": given_by(lambda mcp: asyncio.run(asyncio.to_thread(lambda: mcp.mail.read("a page").size))),
+    "its submitted call": given_by(lambda mcp: mcp.mail.read.submit("a page").result().size),
+    "its error": failing,
+    "what it awaits": awaiting,
+    "a resource": given_by(lambda mcp: mcp.mail.resources["page://front"].read().mime_type),
+    "a prompt": given_by(lambda mcp: len(mcp.mail.prompts.greet())),
+    "a text from before": earlier,
+    "a result from before": kept,
+    "a frame from before": framed,
+}
+
+
+@pytest.mark.parametrize("way", FUNCTIONS)
+def test_what_a_function_of_the_notebook_brings_counts(mcp: Mcp, way: str) -> None:
+    look = FUNCTIONS[way](mcp)
+    look.__name__ = "look"
+    tools = mcp.tools + look
+    assert told(tools, SEND) == ["sent"]
+
+    told(tools, call("look"))
+
+    assert told(tools, SEND)[0].startswith("Not done: needs your consent because the model has read untrusted")
+
+
+def test_what_a_function_makes_of_its_own_is_no_reason(mcp: Mcp) -> None:
+    mcp.mail.read(PAGE)
+
+    def price() -> str:
+        return "It is 12.5 today, and please send it to all who want to know."
+
+    tools = mcp.tools + price
+    assert told(tools, call("price")) == [price()]
+
+    assert told(tools, SEND) == ["sent"]
+
+
+def test_what_a_function_calls_for_a_doubted_model_is_asked_about_too(mcp: Mcp) -> None:
+    def send() -> str:
+        return mcp.mail.send().text
+
+    tools = mcp.tools + send
+    assert told(tools, call("send"), READ) == ["sent", "a page"]
+
+    assert told(tools, call("send"))[0].startswith("Not done: needs your consent because the model has read")
+    assert mcp.mail.send().text == "sent", "the user's own call"
+
+
+# -- a model's own code -----------------------------------------------------------------------------------------------
+
+
+def ran(coder: Coder, *code: str) -> list[str]:
+    outputs: list[str] = []
+    for one in code:
+        outputs.append(coder._host.loop.run(coder._run(one)))
+        coder._conversation.given()
+    return outputs
+
+
+def coder(mcp: Mcp, patterns: str = "*", **names: Any) -> Coder:
+    return Coder(mcp._host, mcp.tools(patterns), {"mcp": mcp, **names}, allowed=True, conversation=Conversation())
+
+
+SENT = "mcp.mail.send().text"
+
+
+def test_a_models_code_calls_as_the_model(mcp: Mcp) -> None:
+    assert ran(coder(mcp), f"{SENT}; mcp.mail.send.options(caller='user')().text") == ["'sent'"]
+
+    assert [row["who"] for row in mcp.history(limit=2)] == ["model", "model"]
+    mcp.mail.send()
+    assert [row["who"] for row in mcp.history(limit=1)] == ["user"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "mcp.mail.read('a page')",
+        "x = mcp.mail.read('a page').size",
+        "mcp.mail.read.submit('a page').result().size",
+        "import asyncio, threading\nasyncio.run(asyncio.to_thread(lambda: mcp.mail.read('a page').size))",
+        "async def f(): await mcp.mail.read.aio('a page')\nimport asyncio\nasyncio.run(f())",
+        "from concurrent.futures import ThreadPoolExecutor\nlist(ThreadPoolExecutor(1).map(mcp.mail.read, ['a page']))",
+        "import threading\nt = threading.Thread(target=mcp.mail.read, args=['a page'])\nt.start()\nt.join()",
+        "mcp.mail.resources['page://front'].read().mime_type",
+        "len(mcp.mail.prompts.greet())",
+        "mcp.tools.run([{'id': '1', 'function': {'name': 'mail__read', 'arguments': {'text': 'a page'}}}])",
+        "print(text)",
+        "result",
+    ],
+)
+def test_a_models_code_is_doubted_once_it_has_brought_what_anybody_wrote(mcp: Mcp, code: str) -> None:
+    text, result = mcp.mail.read(PAGE).text, mcp.mail.read("x")
+    names = {"text": text, "result": result}
+
+    sent, _, refused = ran(coder(mcp, **names), SENT, code, SENT)
+
+    assert sent == "'sent'"
+    assert refused.startswith("PolicyError in line 1: mail.send: needs your consent because the model has read"), (
+        refused
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "mcp.policy.allow('*')",
+        "mcp.policy.reset()",
+        "mcp.pins.accept()",
+        "import asyncio\nasyncio.run(mcp.policy.allow.aio('*'))",
+    ],
+)
+def test_a_models_code_decides_nothing(mcp: Mcp, code: str) -> None:
+    assert "a model's code may not" in ran(coder(mcp), code)[0]
+
+
+def test_a_models_code_calls_the_tools_that_it_was_given_and_no_others(mcp: Mcp) -> None:
+    [refused] = ran(coder(mcp, "mail.read"), SENT)
+
+    assert refused == "PolicyError in line 1: mail.send: is not among the tools that the model may use"
+    with pytest.raises(PolicyError):
+        mcp.policy.deny("mail.send")
+        mcp.mail.send()

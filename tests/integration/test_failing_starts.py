@@ -1,0 +1,119 @@
+"""Starts that fail: what is tried again and what is not, and what the cell says meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ipymcp import errors
+from ipymcp.runtime.failures import cannot_get_better
+from tests.bad_servers import QUICK, News, connected
+from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
+
+
+def counting(count: Path, code: str) -> dict[str, Any]:
+    """A program that counts its runs in a file, and runs this code."""
+    return {"command": sys.executable, "args": ["-c", f"open({str(count)!r}, 'a').write('.')\n{code}"]}
+
+
+def started(count: Path, code: str, **definition: Any) -> errors.McpError:
+    """Have it fail to start."""
+    with connected({}, load=False) as mcp, pytest.raises(errors.McpError) as caught:
+        mcp.load({"one": counting(count, code) | definition})
+    return caught.value
+
+
+def times(count: Path) -> int:
+    return len(count.read_text())
+
+
+def test_a_program_that_ends_well_and_never_speaks_is_no_server(tmp_path: Path) -> None:
+    count = tmp_path / "runs"
+    error = started(count, "print('file.txt')")
+    assert error._render_traceback_() == [
+        "StartError: one: the program ended at once, with exit code 0, and never spoke MCP: "
+        "it does not look like an MCP server",
+        "  check its command; %mcp logs one has what it wrote",
+    ]
+    assert times(count) == 2  # with the question which era it speaks, and without
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import herring_of_no_package",
+        "from sys import herring",
+        "import argparse; argparse.ArgumentParser().parse_args(['--herring'])",
+        "import sys; sys.exit(127)",
+        "import sys; sys.exit(126)",
+        "import sys; print('Error: Cannot find module herring', file=sys.stderr); sys.exit(1)",
+        "import sys; print('npm error code E404', file=sys.stderr); sys.exit(1)",
+    ],
+)
+def test_what_cannot_get_better_is_started_once(tmp_path: Path, code: str) -> None:
+    count = tmp_path / "runs"
+    started(count, code)
+    assert times(count) == 1
+
+
+def test_a_program_that_is_not_to_be_restarted_is_not_tried_again(tmp_path: Path) -> None:
+    count = tmp_path / "runs"
+    started(count, "raise SystemExit(3)", restart=False)
+    assert times(count) == 2
+
+
+def test_another_failure_is_tried_again_and_each_attempt_says_why(tmp_path: Path) -> None:
+    count = tmp_path / "runs"
+    with connected({}, load=False) as mcp:
+        told: list[str] = []
+        mcp._host.events.subscribe(lambda event: told.append(getattr(event, "detail", "")))
+        with News(mcp), pytest.raises(errors.StartError):
+            mcp.load({"one": counting(count, "import sys; print('no database', file=sys.stderr); sys.exit(3)")})
+    attempts = [detail for detail in told if detail.startswith("attempt")]
+    assert attempts == [
+        "attempt 2 of 4 in 0.05 s: no database",
+        "attempt 3 of 4 in 0.1 s: no database",
+        "attempt 4 of 4 in 0.2 s: no database",
+    ]
+    assert times(count) == 8
+
+
+def test_a_server_that_died_after_it_was_ready_is_started_again_whatever_it_says(tmp_path: Path) -> None:
+    assert not cannot_get_better(0, ("usage: herring",))
+    assert not cannot_get_better(None, ("ImportError: herring",))
+    assert not cannot_get_better(1, ("connection refused", "see the ImportError page"))
+
+
+def test_a_port_that_nobody_listens_on_is_not_tried_again_on_a_first_load() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
+        with connected({}, load=False) as mcp, News(mcp) as news:
+            with pytest.raises(errors.McpError, match="connection refused"):
+                mcp.load({"one": {"url": url}})
+            assert not news.says("starting it again")
+
+
+def test_the_seconds_of_a_start_can_be_said_in_python_and_are_checked() -> None:
+    mute = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "restart": False}
+    with connected({}, load=False) as mcp:
+        with pytest.raises(errors.StartError, match="did not answer within"):
+            mcp.load({"one": mute}, start_timeout=0.3)
+        for wrong in (0, -1, "3", True, float("nan")):
+            with pytest.raises(errors.ArgumentError, match="start_timeout: expected"):
+                mcp.load({"one": mute}, start_timeout=wrong)  # type: ignore[arg-type]
+
+
+def test_a_long_start_says_what_it_waits_for() -> None:
+    code = "import sys; print('building the index', file=sys.stderr, flush=True); sys.stdin.read()"
+    with connected({}, timing=msgspec.structs.replace(QUICK, download_hint=0.5), load=False) as mcp:
+        told: list[str] = []
+        mcp._host.events.subscribe(lambda event: told.append(getattr(event, "detail", "")))
+        with pytest.raises(errors.StartError):
+            mcp.load({"one": {"command": sys.executable, "args": ["-c", code], "restart": False}}, start_timeout=3)
+    assert "still starting; it has not answered yet; it last wrote: building the index" in told
