@@ -12,7 +12,7 @@
     │   ├── ServerStopped                it is stopped or disabled
     │   ├── ConnectionLost               it died, closed its output, or cannot be reached
     │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): %mcp start asks
-    │   ├── AuthError                    it wants a login, and there is none: %mcp start asks again
+    │   ├── AuthError                    it wants a login: there is none, or it was refused; %mcp start asks
     │   └── ProtocolError                it said what MCP does not allow
     └── CallError                        this call failed; the server goes on
         ├── ArgumentError                the arguments do not fit (also a TypeError and a ValueError)
@@ -26,7 +26,8 @@
 Every error carries `.server`, `.tool` and `.hint` (each may be None). Message and hint are one line each, with control
 characters, line breaks and the like shown as symbols and secrets masked (see `ipymcp.text`). In IPython it renders as
 two lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
-traceback back.
+traceback back. Elsewhere the hint stands below Python's own traceback. A class that is not in this tree is one for
+ipymcp's inside, and is shown as the one in the tree that it belongs to.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class McpError(Exception):
         self.server = server
         self.tool = tool
         self.hint = hint
+        self._notes: list[str] = []
         self.line: str | None = None
         """The `%mcp` line that failed, where a magic raised this."""
 
@@ -115,6 +117,18 @@ class McpError(Exception):
         where = self.where
         return f"{where}: {self.message}" if where else self.message
 
+    @property
+    def __notes__(self) -> list[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What Python prints below an error that nobody catches, such as that of a script: the hint, then notes."""
+        hint = [self.hint] if self.hint else []
+        return [*hint, *self._notes]
+
+    def add_note(self, note: str) -> None:
+        """Have Python print this below the error, too."""
+        if not isinstance(note, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a note is a string, not {type(note).__name__}")
+        self._notes.append(note)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__)
 
@@ -128,7 +142,8 @@ class McpError(Exception):
         return partial(_whole, self)
 
     def _two_lines(self) -> list[str]:
-        return _two_lines(f"{type(self).__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
+        public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
 
 
 def render_briefly(error: BaseException, message: str, hint: str | None = None) -> None:

@@ -59,6 +59,7 @@ class Extension:
         """Put everything in."""
         ip = self.ip
         ip.register_magic_function(_magic, magic_kind="line_cell", magic_name="mcp")
+        ip.register_magic_function(_shown, magic_kind="line", magic_name="mcp_shown")
         transform.install(self.ip)
         ip.configurables.append(self.settings)
         if _has_context_matchers():
@@ -87,6 +88,7 @@ class Extension:
         """Take everything out, and stop the servers."""
         ip = self.ip
         ip.magics_manager.magics["line"].pop("mcp", None)
+        ip.magics_manager.magics["line"].pop("mcp_shown", None)
         ip.magics_manager.magics["cell"].pop("mcp", None)
         transform.remove(self.ip)
         ip.configurables[:] = [known for known in ip.configurables if type(known).__name__ != "IPyMCP"]
@@ -205,8 +207,19 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
     return run(getattr(ip, _ATTRIBUTE), line, cell, local_ns or {})
 
 
-_magic.needs_local_scope = True  # type: ignore[attr-defined]
-_magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+def _shown(line: str, *, local_ns: Mapping[str, Any] | None = None) -> None:
+    """%mcp in the middle of a cell, where nobody else shows what it gives."""
+    from IPython import display
+
+    value = _magic(line, local_ns=local_ns)
+    if value is not None:
+        show: Any = display.display  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        show(value)
+
+
+for _each in (_magic, _shown):
+    _each.needs_local_scope = True  # type: ignore[attr-defined]
+    _each._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
 
 
 def _show_coroutine(coroutine: CoroutineType[Any, Any, Any], printer: Any, _: bool) -> None:

@@ -10,6 +10,7 @@ import json
 
 from ipymcp.notebook.magics.line import tokenize_partial
 from ipymcp.runtime.names import quoted
+from ipymcp.text import unmasked_line
 
 __all__ = ["code_value", "line_argument", "line_word", "unquoted"]
 
@@ -24,7 +25,7 @@ def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: 
         is_open: Whether more of the word is to be typed.
     """
     text = value if isinstance(value, str) else json.dumps(value)
-    if not text.isprintable():
+    if not _is_seen(text):
         return None
     if quote:
         if is_argument and quote == '"' and "{" in text:
@@ -38,7 +39,7 @@ def line_argument(name: str) -> str | None:
     word = f"{name}="
     partial = tokenize_partial(word)
     is_key = partial is not None and not partial.words and partial.last.key == name
-    return word if is_key and name.isprintable() and not name.startswith("-") else None
+    return word if is_key and _is_seen(name) and not name.startswith("-") else None
 
 
 def unquoted(partial: str, quote: str) -> str:
@@ -50,6 +51,11 @@ def code_value(value: object, quote: str) -> str | None:
     """A key or value as it is written in Python code, without the open quote; None where it cannot be."""
     if not isinstance(value, str):
         return None if quote else repr(value)
-    if not value.isprintable():
+    if not _is_seen(value):
         return None
     return value.replace("\\", "\\\\").replace(quote, f"\\{quote}") if quote else repr(value)
+
+
+def _is_seen(text: str) -> bool:
+    """Whether all of a text can be seen on one line."""
+    return text.isprintable() and unmasked_line(text) == text

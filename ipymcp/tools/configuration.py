@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.convert import TARGETS, as_own, exported
 from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.places import user_file
 from ipymcp.config.secrecy import masked_definition
 from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Document", "explanation", "export_to", "listing"]
 
+_TYPED = frozenset({"cell", "script", "named"})
+"""The scopes of definitions that are nearer than any file that was found."""
 Row = tuple[str, str, str]
 
 
@@ -65,7 +68,8 @@ def listing(found: Configuration, host: Host) -> Table:
             continue
         rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
         rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
-    note = "" if rows else "no servers are configured: %mcp config add NAME -- COMMAND ARG…"
+    where = f"keeps one in {user_file()}; a project's stand in mcp.json, in {host.folder} or above it"
+    note = "" if rows else f"no servers are configured: %mcp config add NAME -- COMMAND ARG… {where}"
     read = f"the notebook's folder is {host.folder}"
     return Table(("server", "runs", "state", "file"), rows, title="MCP configuration", note=note or read)
 
@@ -81,7 +85,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     entry = found.servers.get(name)
     farther: list[ServerDefinition] = list(found.shadowed.get(name, ()))
     loaded = session.definition if session is not None else None
-    if loaded is not None and loaded.source.scope in ("cell", "script", "named"):
+    if loaded is not None and loaded.source.scope in _TYPED:
         farther = [entry, *farther] if isinstance(entry, ServerDefinition) else farther
         entry = loaded
     if isinstance(entry, ConfigError):
@@ -105,8 +109,10 @@ def export_to(target: str, names: Sequence[str], host: Host) -> Document:
     if target not in TARGETS:
         hint = nearest(target, TARGETS, limit=1) or f"there are {', '.join(TARGETS)}"
         raise UnknownName(f"there is no host {target!r} to export to", hint=hint)
+    found = host.discovery.read().definitions
     loaded = {session.name: session.definition for session in host.sessions.values()}
-    known = {**host.discovery.read().definitions, **loaded}
+    typed = {name: one for name, one in loaded.items() if name not in found or one.source.scope in _TYPED}
+    known = {**found, **typed}
     for name in names:
         if name not in known:
             raise UnknownName(f"no server {name!r} is configured here", hint=nearest(name, known) or "%mcp config")

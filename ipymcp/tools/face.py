@@ -267,7 +267,16 @@ class Mcp(Live):
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by its name or what a user types for it."""
+        self._load_if_lazy(name)
         return ServerTools(self, self._host.find(name))
+
+    def _load_if_lazy(self, name: str) -> None:
+        """Load a server that is configured to start when it is used, and may run without a question."""
+        if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
+            return
+        definition = self._host.configured(name)
+        if definition is not None and definition.lazy and not definition.disabled and self._host.trusts(definition):
+            self.load(definition.name)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the servers."""

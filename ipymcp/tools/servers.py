@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.state.known import KnownServer
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.prompts import Prompts
     from ipymcp.tools.resources import Resources
@@ -271,13 +272,16 @@ class Servers(Listing):
 
     @property
     def known(self) -> Table:
-        """Every server that was ever loaded on this machine, in any notebook; nothing is started."""
+        """Every server that was ever loaded on this machine, in any notebook; nothing is started.
+
+        One `was connected` that is not connected here: it may be in another kernel, or that kernel is gone.
+        """
         rows = [
             (
                 server.name,
                 server.transport,
                 server.auth,
-                server.status if server.enabled else "disabled",
+                self._status(server),
                 server.version,
                 tools,
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
@@ -287,6 +291,13 @@ class Servers(Listing):
         ]
         columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
+
+    def _status(self, server: KnownServer) -> str:
+        if not server.enabled:
+            return "disabled"
+        sessions = self._mcp._host.sessions.values()
+        is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
+        return "was connected" if server.status == "connected" and not is_here else server.status
 
 
 def _state(session: ServerSession) -> str:

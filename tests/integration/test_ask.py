@@ -71,9 +71,9 @@ def test_calls_are_asked_about_and_shown_as_cards_in_their_place(kernel: Kernel)
     assert len(outcome.prompts) == 1, outcome
     plain = shown(outcome)
     assert plain[1] == "Let me see. "
-    assert [line.partition(" · ")[0] for line in plain[2:4]] == ["demo.echo", "demo.echo"]
-    assert plain[4].startswith("They answered: one | two | ")
-    assert "Unknown tool name: 'demo__nope'" in plain[4]
+    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "demo.echo", "notebook.demo__nope"]
+    assert plain[5].startswith("They answered: one | two | ")
+    assert "Error: there is no tool 'demo__nope'" in plain[5], "it is told what is meant, and goes on"
     cards = [display["text/html"] for display in outcome.displays[2:4]]
     assert all(card.startswith("<details><summary>") for card in cards)
     assert "one" in cards[0] and "two" in cards[1]
@@ -240,6 +240,52 @@ def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, mo
     assert [line.partition(" · ")[0] for line in plain[2:4]] == ["notebook.search_tools", "demo.echo"]
     assert plain[4].startswith('They answered: [{"name": "demo__echo", "description": "[demo] ')
     assert plain[4].endswith(" | hey")
+
+
+def test_what_was_found_is_called_by_its_own_name_with_the_same_consent(kernel: Kernel) -> None:
+    kernel.run("%mcp policy ask demo.echo")
+    text = 'demo__echo({"text": "one"}) demo__ecco({"text": "two"}) demo__echo({"text": "three"})'
+
+    outcome = ask(kernel, text, "tools", "--discover always", answers=["answer"])
+
+    assert len(outcome.prompts) == 1, outcome
+    plain = shown(outcome)
+    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "notebook.demo__ecco", "demo.echo"]
+    assert plain[5].startswith("They answered: one | ") and plain[5].endswith(" | three")
+    assert "Error: there is no tool 'demo__ecco' (did you mean 'demo__echo'" in plain[5]
+    refused = shown(ask(kernel, text, "tools", "--discover always"))[-2]
+    assert refused.count("Not done: needs your consent") == 2
+
+
+def test_many_names_that_there_are_not_do_not_end_an_answer(kernel: Kernel) -> None:
+    outcome = ask(kernel, 'demo__nope({"a": 1})', "loop", "--calls 6 --rounds 4")
+
+    assert failure(outcome)[0].startswith("McpError: stopped: "), "by the limit, not by the library"
+
+
+def test_more_tools_than_a_provider_takes_are_searched_for(kernel: Kernel, models: str) -> None:
+    many = (
+        "def made(number):\n    def tool(): 'Nothing.'\n    tool.__name__ = f'tool_{number}'\n    return tool\n"
+        "few = mcp.tools('demo.echo') + [made(number) for number in range(126)]\n"
+        "def sent(tools, **how):\n    mcp.ask('hey', tools=tools, model='echo', base_url=url, **how)\n"
+    )
+    assert kernel.run(many + "sent(few)").status == "ok"
+    assert len(asked(models)[-1]["tools"]) == 127
+    kernel.run("sent(few + [made(126)])")
+    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"], (
+        "with what reads on in long results they would be 129"
+    )
+    kernel.run("sent(few + [made(126)], discover='never')")
+    assert len(asked(models)[-1]["tools"]) == 128
+
+
+def test_descriptions_are_no_longer_than_the_provider_takes(kernel: Kernel, models: str) -> None:
+    told = "def talk(): 'x'\ntalk.__doc__ = 'word ' * 1_000\ntools = mcp.tools('!*') + [talk]"
+    assert kernel.run(f"{told}\nmcp.ask('hey', tools=tools, model='echo', base_url=url)").status == "ok"
+
+    assert len(asked(models)[-1]["tools"][0]["function"]["description"]) == 1_024
+    kernel.run("mcp.ask('hey', tools=tools, model='anthropic:echo')")
+    assert len(asked(models)[-1]["tools"][0]["description"]) == len("[notebook] ") + 5 * 1_000 - 1
 
 
 def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, models: str) -> None:

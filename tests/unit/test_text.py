@@ -59,7 +59,7 @@ def test_what_is_safe_is_one_line_that_shows_all_of_itself() -> None:
     assert not any(is_safe(f"a{mark}b") for mark in "\n\r\x1b\0\u202e\u200b\u2028\x9b\ud800")
 
 
-GATES = {"visible", "one_line", "escaped", "stripped"}
+GATES = {"visible", "one_line", "unmasked_line", "escaped", "stripped"}
 MOUTHS = {"print", "input", "getpass", "write"}
 
 

@@ -19,8 +19,8 @@ __all__ = ["COMMANDS"]
 
 _FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
-_BARE = "Show the servers and how they are."
-_END = "%mcp help WORD or %mcp WORD? says more. A ; at the end of a line shows nothing of it."
+_BARE = "Show the servers and how they are; also %mcp status, list, servers, ls."
+_END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help says more. A ; at the end of a line shows nothing of it."
 _WIDTH = 32
 
 

@@ -31,7 +31,7 @@ _LONGEST_TELLING = 200
 
 
 class Refused(AuthError):
-    """The authorization server answered with an OAuth error."""
+    """The authorization server answered with an OAuth error. For users it is an `AuthError`, and shown as such."""
 
     def __init__(self, message: str, *, code: str, hint: str) -> None:
         super().__init__(message, hint=hint)

@@ -18,6 +18,7 @@ from ipymcp.tools.models.driving import Clock, Limits, Question
 from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
 from ipymcp.tools.models.outcome import Asked, Outcome
+from ipymcp.tools.models.profiles import profile_of
 from ipymcp.tools.models.prompting import Filled, filled
 from ipymcp.tools.models.running import Runner
 from ipymcp.tools.models.scene import Scene, ShownCall
@@ -208,7 +209,8 @@ class Asker:
         self._allow(wanted, turn)
         clock = Clock(self._host.handlers, wanted.limits.seconds)
         scene = Scene(self._host, audience)
-        runner = Runner(plan.tools, self._factory, turn, chat.conversation)
+        profile = profile_of(self._model(wanted), wanted.base_url)
+        runner = Runner(plan.tools, self._factory, turn, chat.conversation, profile)
         calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
         if plan.coder is not None:
             plan.coder.card = calls.running
@@ -245,7 +247,12 @@ class Asker:
         return plan, self._beginning(wanted, plan)
 
     def _plan(self, wanted: Wanted, tools: Toolset, conversation: Conversation, turn: str) -> _Plan:
-        declarations = tools._declarations()
+        profile = profile_of(self._model(wanted), wanted.base_url)
+
+        def declared() -> list[Declaration]:
+            return tools._declarations(profile)
+
+        declarations = declared()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
             coder = Coder(
@@ -259,12 +266,14 @@ class Asker:
             instead = tools("!*")
             instead += [coder.run_python]
             return _Plan(instead, instead._declarations, names, instructions=coder.instructions(), coder=coder)
-        is_too_much = sum(map(cost, declarations)) > BUDGET
+        most = len(tools._declarations(profile, is_kept=True))  # with what reads on in long results
+        is_too_much = most > profile.functions or sum(map(cost, declarations)) > BUDGET
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
-            finder = ToolFinder(tools._declarations)
-            tools += [finder.search_tools]
-            return _Plan(tools, lambda: finder.declarations(tools._reading), names, searches=True)
-        return _Plan(tools, tools._declarations, names)
+            finder = ToolFinder(declared)
+            return _Plan(
+                tools.__add__(finder.search_tools), lambda: finder.declarations(tools._reading), names, searches=True
+            )
+        return _Plan(tools, declared, names)
 
     def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:
         model = self._model(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
@@ -51,11 +52,13 @@ class PydanticDriver:
 
     async def answer(self, question: Question) -> Finished:
         """As `Driver.answer`."""
+        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
         agent = self._ai.Agent(
             self._model(question),
             output_type=self._output(question.returns),
             instructions=question.system,
-            toolsets=[pydantic_ai_toolset(question.declared, question.call)],
+            toolsets=[toolset],
+            capabilities=[self._every_call_is_made(toolset)],
             retries=_ATTEMPTS,
         )
         try:
@@ -101,6 +104,30 @@ class PydanticDriver:
             raise _problem(error) from error
         return as_message(response), response.usage.input_tokens + response.usage.output_tokens
 
+    def _every_call_is_made(self, toolset: Any) -> Any:
+        """What hands calls of tools that were not declared to the host, too, which knows them or says what is meant.
+
+        The library itself would answer that the tool is unknown, and soon end the whole answer.
+        """
+        base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
+        accepted: dict[str, Any] = {}
+
+        class EveryCall(base):
+            async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+                tools = ctx.tool_manager.tools
+                for call in response.tool_calls:
+                    if call.tool_name not in tools:
+                        tools[call.tool_name] = accepted[call.tool_name] = toolset.accept(call.tool_name)
+                return response
+
+            async def wrap_tool_execute(
+                self, ctx: Any, *, call: Any, tool_def: Any, args: dict[str, Any], handler: Any
+            ) -> Any:
+                tool = accepted.get(call.tool_name)
+                return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
+
+        return EveryCall()
+
     def _tell(self, event: Any, question: Question) -> None:
         parts = self._messages
         if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
@@ -133,9 +160,17 @@ class PydanticDriver:
         return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
 
     def _limits(self, limits: Limits) -> Any:
-        return self._usage.UsageLimits(
-            request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens
-        )
+        base: type[Any] = self._usage.UsageLimits
+        ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
+
+        class Quiet(base):
+            def check_tokens(self, usage: Any) -> None:
+                with warnings.catch_warnings():  # what an answer that broke off has cost cannot be known
+                    warnings.simplefilter("ignore", ignored)
+                    usual: Any = super()
+                    usual.check_tokens(usage)
+
+        return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
 
 
 def _is_cut(response: Any) -> bool:
