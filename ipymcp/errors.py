@@ -102,6 +102,8 @@ class McpError(Exception):
         self._notes: list[str] = []
         self.line: str | None = None
         """The `%mcp` line that failed, where a magic raised this."""
+        self.answer: Any = None
+        """What a model had said and done of its `Answer` when it had to stop."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in ("message", "hint") and isinstance(value, str):
