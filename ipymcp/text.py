@@ -13,7 +13,7 @@ import re
 
 from ipymcp.masking import mask
 
-__all__ = ["escaped", "is_safe", "one_line", "stripped", "visible"]
+__all__ = ["escaped", "is_safe", "one_line", "stripped", "unmasked_line", "visible"]
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -31,16 +31,21 @@ def visible(value: str) -> str:
 
     Secrets are masked. Every line ends with a newline alone; tabs stay; joiners stay where emoji and scripts need them.
     """
-    value = mask(value)
-    if value.isascii() and value.isprintable():
-        return value
-    return _INVISIBLE.sub(_show, value.replace("\r\n", "\n").replace("\r", "\n"))
+    return _shown(mask(value))
 
 
 def one_line(value: str) -> str:
     """Text for a place that is one line: as `visible`, with line breaks shown as `␊`, and without those at its ends."""
     value = visible(value)
     return value.strip("\n").replace("\n", "\u240a") if "\n" in value else value
+
+
+def unmasked_line(value: str) -> str:
+    """One line with nothing masked, every line break shown: what a stranger's file says, before it is agreed to.
+
+    What stands there is no secret of the user's, even where it equals one: behind a mask could be what runs.
+    """
+    return _shown(value).replace("\n", "\u240a")
 
 
 def stripped(value: str) -> str:
@@ -61,6 +66,12 @@ def escaped(value: object) -> str:
 def is_safe(value: str) -> bool:
     """Whether a text is one line that shows all of itself, and holds no secret."""
     return one_line(value) == value
+
+
+def _shown(value: str) -> str:
+    if value.isascii() and value.isprintable():
+        return value
+    return _INVISIBLE.sub(_show, value.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _drop(match: re.Match[str]) -> str:

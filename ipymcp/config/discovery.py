@@ -34,6 +34,7 @@ __all__ = [
     "discover",
     "file_owners",
     "is_root",
+    "marked",
     "project_folders",
     "stamp",
 ]
@@ -116,9 +117,18 @@ def discover(files: Iterable[Candidate]) -> Configuration:
                 problems.append(entry)
             elif name not in servers:
                 servers[name] = entry
-            elif isinstance(entry, ServerDefinition):
-                shadowed[name] = (*shadowed.get(name, ()), entry)
+            else:
+                servers[name] = marked(servers[name], file)
+                if isinstance(entry, ServerDefinition):
+                    shadowed[name] = (*shadowed.get(name, ()), entry)
     return Configuration(servers, shadowed, tuple(problems), tuple(read))
+
+
+def marked(entry: ServerDefinition | ConfigError, own: Candidate) -> ServerDefinition | ConfigError:
+    """A server that another file defines as well: a project's says so, where that file is the user's own."""
+    if isinstance(entry, ServerDefinition) and (entry.source.scope, own.scope) == ("project", "user"):
+        return entry.shadowing(str(own.path))
+    return entry
 
 
 def candidates(

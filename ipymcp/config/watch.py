@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.definition import Source
-from ipymcp.config.discovery import Configuration, candidates, discover, stamp
+from ipymcp.config.discovery import Configuration, candidates, discover, marked, stamp
+from ipymcp.config.files import read_each
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.discovery import Stamp
 
 __all__ = ["Discovery"]
@@ -59,6 +61,14 @@ class Discovery:
             if os.path.realpath(one.path) == real:
                 return Source(scope=one.scope, file=str(one.path), folder=one.folder)
         return Source(scope="named", file=str(file), folder=str(file.parent))
+
+    def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
+        """The servers of a file that `named` gave, a project's as `read` has them. Raises as `read_each`."""
+        servers = read_each(source)
+        for file in candidates(self.folder) if source.scope == "project" else ():
+            if file.scope == "user" and str(file.path) != source.file:
+                servers |= {name: marked(servers[name], file) for name in discover([file]).servers if name in servers}
+        return servers
 
     def wrote(self, path: Path) -> None:
         """What has changed in a file is known: we did it ourselves."""

@@ -117,12 +117,6 @@ class Host:
         """Whether a definition may run without a question. Not on the loop."""
         return self.loop.run(self.guard.trust.allows(definition))
 
-    def agree(self, definition: ServerDefinition) -> None:
-        """The user has had us write this definition: it may run. Not on the loop."""
-        from ipymcp.config.trust import wanted_secrets
-
-        self.loop.run(self.guard.trust.agree(definition, secrets=wanted_secrets(definition)))
-
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
     async def load(

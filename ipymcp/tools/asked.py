@@ -80,7 +80,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
         ConfigError: A file or definition is wrong.
         UnknownName: A name that is nowhere defined.
     """
-    from ipymcp.config.files import from_mapping, read_each
+    from ipymcp.config.files import from_mapping
 
     items = list(what)
     if not items:
@@ -106,7 +106,8 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             definitions.update(_sound(pending))
             source = host.discovery.named(item)
             path = Path(str(source))
-            available = pending = read_each(source)
+            read = host.discovery.read_named(source)
+            available = pending = {name: _beside_typed(entry, host) for name, entry in read.items()}
             if not available:
                 lines.append(f"{path} defines no servers")
         else:
@@ -159,6 +160,13 @@ def _everything(host: Host) -> Asked:
 def _is_typed(name: str, host: Host) -> bool:
     session = host.sessions.get(name)
     return session is not None and session.definition.source.scope in _TYPED
+
+
+def _beside_typed(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
+    """A project's server says so, where it would take the place of one that the user typed or named."""
+    if isinstance(entry, ConfigError) or entry.source.scope != "project" or not _is_typed(entry.name, host):
+        return entry
+    return entry.shadowing("this notebook")
 
 
 def _sound(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:

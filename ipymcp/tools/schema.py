@@ -206,7 +206,8 @@ class ToolSchema:
         if not is_judged and not binding.validator.accepts(arguments):
             errors = binding.validator.errors(arguments)
             if errors:
-                raise self._error(complain(errors))
+                complaint, hint = complain(errors), self._mapping(tuple(arguments.values()))
+                raise self._error(msgspec.structs.replace(complaint, hint=hint) if hint else complaint)
         return arguments
 
     def _put(self, binding: _Binding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> bool:

@@ -133,6 +133,7 @@ class Tool(Live):
         self._server = server
         self._name = name
         self._options = options
+        self.__qualname__ = f"{server}.{type(self).__name__}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:
         """Call the tool and wait for its result."""

@@ -173,7 +173,7 @@ def test_what_the_panel_wrote_may_run_what_another_changed_may_not_and_trust_is_
     http, file = own.http, own_file(own)
     ask(http, "PUT", "ipymcp/config/servers/one", {"definition": {"command": "one", "env": {"A": "${secret:a}"}}})
     [agreement] = http.get("ipymcp/trust").json()["agreements"]
-    assert (agreement["server"], agreement["file"], agreement["secrets"]) == ("one", str(file), ["a"])
+    assert (agreement["server"], agreement["file"], agreement["secrets"]) == ("one", str(file), [])
 
     document = json.loads(file.read_text())
     document["mcpServers"]["one"]["command"] = "evil"

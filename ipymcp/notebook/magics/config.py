@@ -38,7 +38,7 @@ _HELP = """Show the configuration, and change ipymcp's own part of it.
     %%mcp config add                            what stands in the cell: a document of any host, with NAME a definition
     %mcp config update fs timeout=60 env.LEVEL=debug cwd=     what is left empty is taken out
     %mcp config remove fs
-    %mcp config import vscode                   from another host's own file, or a FILE; NAME… picks
+    %mcp config import vscode                   from another host's own file, or a FILE (you are asked); NAME… picks
     %mcp config export claude-code fs           as another host writes it; to be copied, nothing is written
 
     --env K=V      the same as env.K=V; --env K is this kernel's own variable at each start

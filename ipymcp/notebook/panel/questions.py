@@ -17,7 +17,7 @@ from ipymcp.notebook.panel.answers import Wrong, action_of, approved, filled, tr
 from ipymcp.protocol import wire
 from ipymcp.runtime.interaction import CANCELLED, Answer
 from ipymcp.runtime.web import domain
-from ipymcp.text import visible
+from ipymcp.text import one_line, unmasked_line, visible
 from ipymcp.tools.schema import ToolSchema
 
 if TYPE_CHECKING:
@@ -219,17 +219,19 @@ class _Asking:
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
         """Have the user look at servers and say which may run."""
         candidates = question.candidates
+        line = unmasked_line if question.is_strangers else one_line
         shown = [
             {
                 "name": one.name,
-                "lines": [visible(line) for line in one.lines],
-                "dangers": [visible(danger) for danger in one.dangers],
+                "lines": [line(text) for text in one.lines],
+                "dangers": [line(danger) for danger in one.dangers],
                 "secrets": [*one.secrets],
             }
             for one in candidates
         ]
         row = {"type": "trust", "title": "May these servers run?", "candidates": shown}
-        row |= {"message": f"{question.file} {question.why}. They would run with your rights."}
+        left = f" {question.left_out}." if question.left_out else ""
+        row |= {"message": f"{question.file} {question.why}. They would run with your rights.{left}"}
         agreed = frozenset(one.name for one in candidates if one.is_agreed)
         wanted = frozenset((one.name, secret) for one in candidates for secret in one.secrets)
         names = frozenset(one.name for one in candidates)
