@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.runtime.checked import FUNCTION, TEXT, check_name, checked
 from ipymcp.runtime.names import nearest, quoted
+from ipymcp.text import one_line
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, selects
 from ipymcp.tools.readings import ResourceResult
@@ -128,7 +129,7 @@ class Resource(Live):
 
     def __repr__(self) -> str:
         about = " · ".join(word for word in (self.title or self._listed_name, self.mime_type) if word)
-        return f"Resource {self._server} {self.uri}" + (f" ({about})" if about else "")
+        return one_line(f"Resource {self._server} {self.uri}" + (f" ({about})" if about else ""))
 
     @property
     def _listed_name(self) -> str:

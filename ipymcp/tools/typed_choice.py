@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ipymcp.text import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -31,11 +33,11 @@ def read_choice(
         The choice's own name.
     """
     while True:
-        typed = (read or input)(prompt).strip()
+        typed = (read or input)(one_line(prompt)).strip()
         word = typed.casefold()
         if not word and default is not None:
             return default
         for choice, names in choices.items():
             if word == choice.casefold() or word in names:
                 return choice
-        print(f"  {typed!r} is not one of: {', '.join(choices)}", flush=True)  # noqa: T201 - meant for the cell
+        print(one_line(f"  {typed!r} is not one of: {', '.join(choices)}"), flush=True)  # noqa: T201 - meant for the cell
