@@ -97,6 +97,7 @@ HINTS: list[tuple[McpError, str | None]] = [
     (TrustError("no", hint="%mcp start evil asks; IPYMCP_TRUST=1864d9 where nobody can be asked"), "press Trust…"),
     (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
     (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
+    (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
     (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
     (ServerStopped("is starting", hint="%mcp shows how it goes"), "see Servers"),
     (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),

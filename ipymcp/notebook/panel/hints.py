@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["panel_hint"]
 
 _CLAUSES: Final = re.compile(r"\s+·\s+|;\s+|,\s+or\s+")
-_BUTTON: Final = re.compile(r"%mcp (start|stop|restart|enable|disable) ?\S*( (asks|tries)( again)?)?")
+_BUTTON: Final = re.compile(
+    r"%mcp (start|stop|restart|enable|disable)(?: (?:'[^']*'|\S+))?(?: (?:asks|tries)(?: again)?)?"
+)
 _TAB: Final = re.compile(r"%mcp (logs|tools|resources|prompts|history)\b.*")
 _STATES: Final = re.compile(r"%mcp( shows.*)?")
 _WORTHLESS: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
