@@ -103,6 +103,8 @@ class McpError(Exception):
         self._notes: list[str] = []
         self.line: str | None = None
         """The `%mcp` line that failed, where a magic raised this."""
+        self.answer: Any = None
+        """What a model had said and done of its `Answer` when it had to stop."""
 
     @property
     def where(self) -> str:

@@ -109,10 +109,12 @@ class Answer:
         messages: The conversation so far, as JSON.
         usage: What it cost.
         model: Who answered.
+        reason: Why it ended, as far as the provider says: `stop`, `length` where it was cut off there, …
         is_untrusted: Whether the model had read untrusted content: its words may be anybody's.
     """
 
     is_untrusted: bool = False
+    reason: str = ""
 
     def __init__(
         self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str
