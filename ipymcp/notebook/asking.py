@@ -104,7 +104,7 @@ class CellAudience:
 
     def _show(self, bundle: dict[str, Any]) -> Any:
         if not self._is_notebook:
-            print(bundle["text/plain"], flush=True)  # noqa: T201
+            print(visible(bundle["text/plain"]), flush=True)  # noqa: T201
             return None
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 

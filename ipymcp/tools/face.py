@@ -25,7 +25,7 @@ from ipymcp.runtime.checked import (
     checked,
     one_of,
 )
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
 from ipymcp.runtime.states import State
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
@@ -367,7 +367,7 @@ class Mcp(Live):
 
     def _told(self, what: str, untold: list[str]) -> None:
         if untold:
-            names = " ".join(untold)
+            names = " ".join(map(quoted, untold))
             self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
 
     # -- words that wait ----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import msgspec
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.wire import loads
 from ipymcp.runtime.names import identifier
+from ipymcp.text import one_line
 from ipymcp.tools.coercion import coerce, read_text, takes_none
 from ipymcp.tools.complaints import Complaint, complain, listing, near, placed, shortened
 from ipymcp.tools.parameters import Parameter, ParameterList, read_parameters
@@ -83,7 +84,7 @@ class ToolSchema:
         self._binding: _Binding | None = None
 
     def __repr__(self) -> str:
-        return f"<ToolSchema {self.server}.{self.tool}>"
+        return one_line(f"<ToolSchema {self.server}.{self.tool}>")
 
     @property
     def tree(self) -> SchemaTree:

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.checked import MAPPING, checked
+from ipymcp.text import one_line
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.live import Live
 from ipymcp.tools.resources import Resource
@@ -77,7 +78,7 @@ class Template(Live):
     def __repr__(self) -> str:
         words = (self._definition.title or self.name, self.mime_type)
         about = " · ".join(word for word in words if word)
-        return f"Template {self._server} {self.uri_template}" + (f" ({about})" if about else "")
+        return one_line(f"Template {self._server} {self.uri_template}" + (f" ({about})" if about else ""))
 
 
 def template(host: Host, server: str, definition: TemplateDefinition) -> Template:

@@ -594,3 +594,17 @@ def test_what_the_documents_show_runs(kernel: Kernel) -> None:
     assert failures == []
     assert kernel.run("messages[-1].content").text == "'You said: Say hello with the echo tool.'"
     assert kernel.run("told['content']").text == "'hey'"
+
+
+def test_an_answer_that_broke_off_shows_no_warning_of_a_library(kernel: Kernel) -> None:
+    outcome = ask(kernel, "hey you there", "cut")
+
+    assert outcome.error is not None
+    assert "Warning" not in outcome.stderr + outcome.stdout
+
+
+def test_a_model_that_is_an_object_is_no_setting(kernel: Kernel) -> None:
+    told = kernel.run("import threading\nmodel = threading.RLock()\n%config IPyMCP.model = model")
+
+    assert "IPyMCP.model is text, not RLock: a model object goes to mcp.ask(…, model=…)" in told.stderr + told.stdout
+    assert "Traceback" not in told.stderr

@@ -10,7 +10,7 @@ from msgspec import Struct
 from ipymcp.masking import mask, masks
 from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.text import escaped, visible
+from ipymcp.text import escaped, one_line, visible
 from ipymcp.tools import markdown
 from ipymcp.tools.plain import plain
 
@@ -74,7 +74,7 @@ class ModelCall(Struct):
         return " · ".join(filter(None, parts))
 
     def __repr__(self) -> str:
-        return f"<ModelCall {self.summary}>"
+        return one_line(f"<ModelCall {self.summary}>")
 
     def html(self) -> str:
         """A card that opens: arguments and result. Open, with all of the arguments, while the user is asked."""
