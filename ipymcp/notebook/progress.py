@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
 from ipymcp.runtime.states import State
-from ipymcp.text import escaped
+from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,8 @@ class Line:
 
     def _rewrite(self, plain: str) -> None:
         last = plain.rsplit("\n", 1)[-1]
-        sys.stdout.write("\r" + plain + " " * max(0, self._width - len(last)))
+        sys.stdout.write("\r")
+        sys.stdout.write(visible(plain + " " * max(0, self._width - len(last))))
         sys.stdout.flush()
         self._width = len(last)
 
@@ -158,7 +159,7 @@ class LoadDisplay:
             self._line.show(plain, html)
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
-        state = session.state.value
+        state = session.state.word
         if session.is_lazy:
             count = len(session.catalog.tools)
             return "✓", "#2a8a4a", session.name, f"lazy, {count:,} tool{'' if count == 1 else 's'}; starts when called"

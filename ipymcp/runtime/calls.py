@@ -20,6 +20,7 @@ from ipymcp.runtime.checked import PATIENCE, checked
 from ipymcp.runtime.names import expression, quoted
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -106,7 +107,8 @@ class Call(Generic[T]):
         self._listeners: list[Callable[[Progress | None], None]] = []
 
     def __repr__(self) -> str:
-        return f"<Call {self.number} {self.session.name}.{self.tool}, {'done' if self.done else 'running'}>"
+        state = "done" if self.done else "running"
+        return one_line(f"<Call {self.number} {self.session.name}.{self.tool}, {state}>")
 
     # -- three ways to wait -------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ RESERVED_PROMPTS = frozenset({"df", "table"})
 """Words of `mcp.server.prompts` itself. A prompt of such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
 _NO_IDENTIFIER = re.compile(r"[^\w\u0080-\U0010ffff]", re.ASCII)
-_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;]+")
+_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;$]*[^\s'\"()\[\]{}=;$?\\]")
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 _LONGEST_WORD = 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.text import unmasked_line, visible
+from ipymcp.text import one_line, unmasked_line, visible
 from ipymcp.tools.typed_choice import NO, YES, read_choice
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def _shortened(text: str) -> str:
 
 def _line(text: str) -> str:
     """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
-    return " ".join(visible(text).replace("\n", "\u240a").split())
+    return " ".join(one_line(text).split())
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - meant for the cell
+    print(unmasked_line(text), flush=True)  # noqa: T201 - meant for the cell

@@ -18,6 +18,7 @@ from msgspec import Struct
 from ipymcp.files import write_file
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.checked import PATH, checked
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     import os
@@ -74,7 +75,7 @@ class _Binary(Struct, frozen=True):
         return _placeholder(type(self).__name__.lower(), self.mime_type, self.base64)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.mime_type}, {_decoded_size(self.base64):,} bytes>"
+        return one_line(f"<{type(self).__name__} {self.mime_type}, {_decoded_size(self.base64):,} bytes>")
 
 
 class Image(_Binary, frozen=True):
@@ -158,9 +159,8 @@ class Embedded(Struct, frozen=True):
         return _placeholder("blob", self.mime_type or self.uri, self.base64) if self.text is None else self.text
 
     def __repr__(self) -> str:
-        return (
-            f"<Embedded {self.uri}, {len(self.text):,} characters>" if self.text is not None else f"<Embedded {self}>"
-        )
+        size = f" {self.uri}, {len(self.text):,} characters" if self.text is not None else f" {self}"
+        return one_line(f"<Embedded{size}>")
 
 
 class Unknown(Struct, frozen=True):

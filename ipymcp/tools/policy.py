@@ -182,7 +182,8 @@ class ToolPolicy(Listing):
             exact = next((known for known in (name, alias) if whole.startswith(f"{known}.")), None)
             if exact is not None:
                 glob = whole[len(exact) + 1 :]
-                yield session, escape(glob) if glob in session.catalog.tools else glob
+                entry = session.catalog.find(glob)
+                yield session, escape(entry.name) if entry is not None else glob
             elif fnmatchcase(name, server_glob) or fnmatchcase(alias, server_glob):
                 yield session, tool_glob
 

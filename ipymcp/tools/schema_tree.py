@@ -477,32 +477,40 @@ def _any_of(variants: list[Record]) -> Record:
 
 def united(schemas: list[Any]) -> Any:
     """One schema for what is valid by any of these; `enum` where all of them list values."""
-    distinct: list[Any] = []
-    for schema in schemas:
-        if schema is not False and not any(json_equal(schema, each) for each in distinct):
-            distinct.append(schema)
+    distinct = _distinct([schema for schema in schemas if schema is not False])
     if len(distinct) <= 1:
         return distinct[0] if distinct else False
-    bare = [_bare(each) for each in distinct]
-    choices: list[Schema] = [each for each in bare if isinstance(each, dict) and _only_chooses(cast("Schema", each))]
+    alike: dict[str, list[Any]] = {}  # but for what they say about themselves
+    for schema in distinct:
+        alike.setdefault(repr(_bare(schema)), []).append(schema)
     alternatives: list[Any] = []
-    for each, schema in zip(bare, distinct, strict=True):
-        if not (len(choices) > 1 and any(each is choice for choice in choices)) and each not in alternatives:
-            alternatives.append(each if bare.count(each) > 1 else schema)
+    choices: list[Schema] = []
+    for group in alike.values():
+        bare = _bare(group[0])
+        if _only_chooses(_as_schema(bare)):
+            choices.append(_as_schema(bare))
+        alternatives.append(group[0] if len(group) == 1 else bare)
     if len(choices) > 1:
-        values: list[Any] = []
-        for choice in choices:
-            values += [value for value in listed_values(choice) or () if not any(json_equal(value, v) for v in values)]
+        values = _distinct([value for choice in choices for value in listed_values(choice) or ()])
         kinds = {str(choice.get("type")) for choice in choices}
         kind = {"type": choices[0]["type"]} if len(kinds) == 1 and "type" in choices[0] else {}
-        alternatives = [{**kind, "enum": values}, *alternatives]
+        others = [each for each in alternatives if not _only_chooses(_as_schema(_bare(each)))]
+        alternatives = [{**kind, "enum": values}, *others]
     if len(alternatives) > 1:
         return {"anyOf": alternatives}
-    forms = [cast("Schema", each) for each in distinct if isinstance(each, dict)]
-    texts = [text for each in forms if isinstance(text := each.get("description"), str)]
+    texts = [text for each in distinct if isinstance(text := _as_schema(each).get("description"), str)]
     text = " / ".join(dict.fromkeys(texts))
     about = {"description": text if len(text) <= _LONGEST_UNITED else texts[0]} if texts else {}
     return {**cast("Schema", alternatives[0]), **about} if isinstance(alternatives[0], dict) else alternatives[0]
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Each JSON value once; in time that grows with their number alone."""
+    return list({repr(value): value for value in reversed(values)}.values())[::-1]
+
+
+def _as_schema(schema: Any) -> Schema:
+    return cast("Schema", schema) if isinstance(schema, dict) else ANYTHING
 
 
 def _only_chooses(schema: Schema) -> bool:

@@ -599,3 +599,17 @@ def test_nothing_is_declared_that_a_provider_refuses(schema: object, profile: Pr
     assert not refusals(made.parameters, profile)
     json.dumps(made.parameters, allow_nan=False)
     jsonschema_rs.meta.validate(made.parameters)
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_a_schema_of_very_many_variants_keeps_its_arguments(profile: Profile) -> None:
+    names = [f"p{n}" for n in range(10)]
+    variants = [
+        {"type": "object", "properties": {name: {"type": "string", "maxLength": n} for name in names}}
+        for n in range(1, 500)
+    ]
+
+    made = compiled({"type": "object", "anyOf": variants}, profile)
+    assert made.parameters["properties"].keys() == set(names)
+    nested = compiled(one({"oneOf": variants}), profile)
+    assert nested.parameters["properties"].keys() == {"it"}

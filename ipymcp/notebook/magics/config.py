@@ -16,6 +16,7 @@ from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.notices import say
 from ipymcp.runtime.names import nearest, quoted
+from ipymcp.text import one_line
 from ipymcp.tools import configuration, edits
 from ipymcp.tools.asked import notices
 from ipymcp.tools.given import placed, settings
@@ -99,7 +100,7 @@ def _remove(request: Request) -> None:
     for name in request.names[1:]:
         file = edits.remove(name, request.mcp._host, project=_is_project(request))
         if not request.is_quiet:
-            print(f"removed {name} from {file}")  # noqa: T201 - the command's answer
+            print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
 
 
 def _import(request: Request) -> None:
@@ -111,7 +112,7 @@ def _import(request: Request) -> None:
         return
     for line in imported.notes:
         say(line)
-    print(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}")  # noqa: T201 - the answer
+    print(one_line(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}"))  # noqa: T201 - the answer
 
 
 def _export(request: Request) -> configuration.Document:
@@ -181,7 +182,7 @@ def _written(request: Request, file: Path, names: Sequence[str]) -> None:
     if not request.is_quiet:
         words, one = " ".join(map(quoted, names)), len(names) == 1
         said = f"{'stands' if one else 'stand'} in {file}: %mcp load {words} brings {'it' if one else 'them'} up"
-        print(f"{', '.join(names)} {said}" if names else "there is nothing to add")  # noqa: T201 - the command's answer
+        print(one_line(f"{', '.join(names)} {said}" if names else "there is nothing to add"))  # noqa: T201 - the command's answer
 
 
 def _is_project(request: Request) -> bool:

@@ -10,11 +10,12 @@ from IPython.core.error import UsageError
 
 import ipymcp
 from ipymcp.errors import McpError, note_line
-from ipymcp.masking import mask, masks
+from ipymcp.masking import masks
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.options import Parsed, split_text
 from ipymcp.notebook.magics.request import Command, Request
 from ipymcp.runtime.names import nearest
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +82,7 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
     try:
         return _run(extension, text, cell, local_ns)
     except LineError as error:
-        raise UsageError(mask(_pointed(text, shown, error))) from None
+        raise UsageError(visible(_pointed(text, shown, error))) from None
     except (McpError, KeyboardInterrupt) as error:
         note_line(error, masks.head(shown, 200) + ("…" if len(shown) > 200 else ""))
         raise

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
@@ -33,7 +34,7 @@ def _trust(request: Request) -> TrustedServers | None:
     if not request.is_quiet:
         definitions = Counter(gone)
         names = (name if count == 1 else f"{name} ({count} definitions)" for name, count in definitions.items())
-        print(f"revoked: {', '.join(names)}" if gone else "nothing was agreed to")  # noqa: T201 - the command's answer
+        print(one_line(f"revoked: {', '.join(names)}" if gone else "nothing was agreed to"))  # noqa: T201 - the command's answer
     return None
 
 

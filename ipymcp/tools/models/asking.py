@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.declaring import Declaration
-    from ipymcp.tools.models.driving import Driver
+    from ipymcp.tools.models.driving import Driver, Finished
     from ipymcp.tools.models.finding import Discover
     from ipymcp.tools.models.prompting import Attached
     from ipymcp.tools.models.scene import Audience
@@ -195,7 +195,7 @@ class Asker:
         """Have a model answer, on the background loop.
 
         Raises:
-            McpError: It cannot; the conversation so far is kept.
+            McpError: It cannot. What it said and did until then is the error's `.answer`, and in the chat.
         """
         chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
         actor = current_actor()
@@ -212,6 +212,7 @@ class Asker:
         profile = profile_of(self._model(wanted), wanted.base_url)
         runner = Runner(plan.tools, self._factory, turn, chat.conversation, profile)
         calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
+        stopped: list[Finished] = []
         if plan.coder is not None:
             plan.coder.card = calls.running
         question = Question(
@@ -225,18 +226,28 @@ class Asker:
             declared=lambda: _given(chat.conversation, plan.declared),
             call=calls.from_driver,
             said=scene.says,
+            stopped=stopped.append,
         )
         if audience is not None:
             scene.post(lambda: audience.begins(beginning))
         driver = await self._driver()
         try:
             finished = await clock.run(driver.answer(question))
+        except McpError as error:
+            if stopped:
+                chat.history = stopped[-1].history
+                error.answer = self._answer(wanted, stopped[-1], calls, chat)
+            error.hint = _kept(error.hint, wanted.chat, is_more=bool(stopped))
+            raise
         finally:
             scene.flush()
         chat.history = finished.history
-        answer = Answer(
-            finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
-        )
+        return self._answer(wanted, finished, calls, chat)
+
+    def _answer(self, wanted: Wanted, finished: Finished, calls: _Calls, chat: _Chat) -> Answer:
+        model = _name(self._model(wanted))
+        answer = Answer(finished.text, finished.data, calls.made, finished.messages, finished.usage, model)
+        answer.reason = finished.reason
         answer.is_untrusted = bool(chat.conversation.sources)
         if answer.is_untrusted:
             self._host.guard.received(answer.source, None, answer.text.encode("utf-8", "replace"))
@@ -350,6 +361,12 @@ class _Calls:
             self._running.remove(shown)
         shown.over(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
+
+
+def _kept(hint: str | None, chat: str, *, is_more: bool) -> str | None:
+    """A hint, with what is kept where the conversation goes on."""
+    kept = f"chat {chat!r} has what was said and done" if is_more else f"chat {chat!r} is as it was before"
+    return " · ".join(filter(None, [hint, kept if chat else ""])) or None
 
 
 def _given(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:

@@ -46,6 +46,7 @@ _MOST_NODES: Final = 3_000
 _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
 """How many schemas may stand in one another: the next where with so many there are too many."""
 _MOST_COMBINED: Final = 16
+_MOST_COMPARED: Final = 100
 _MOST_VARIANTS: Final = 1_500
 """Characters in which the alternatives of the whole are told."""
 _LONGEST_NOTE: Final = 120
@@ -416,6 +417,8 @@ class _Compiler:
 
     def _are_apart(self, branches: list[Any]) -> bool:
         """Whether no value can be of two of these alternatives, by its type, or by the values that one lists."""
+        if len(branches) > _MOST_COMPARED:
+            return False
         found: list[tuple[frozenset[str], Schema]] = []
         for branch in branches:
             kinds: frozenset[str] | None

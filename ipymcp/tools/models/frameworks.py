@@ -6,9 +6,11 @@ A library's own loop makes the calls then; they pass through the host all the sa
 from __future__ import annotations
 
 import importlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.tools.models.declaring import Declaration
 from ipymcp.tools.models.outcome import SHOWN
 
@@ -34,7 +36,6 @@ def pydantic_ai_toolset(
     """
     ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
     toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
-    validating: Any = importlib.import_module("pydantic_ai.toolsets.external")
     base: type[Any] = toolsets.AbstractToolset
 
     class McpToolset(base):
@@ -53,7 +54,7 @@ def pydantic_ai_toolset(
                 toolset=self,
                 tool_def=ai.ToolDefinition(**about),
                 max_retries=1,
-                args_validator=validating.TOOL_SCHEMA_VALIDATOR,  # the host validates
+                args_validator=_AnyArguments(),  # the host validates
             )
 
         def accept(self, name: str) -> Any:
@@ -61,13 +62,41 @@ def pydantic_ai_toolset(
             return self._tool(Declaration(name, "", name, "", {"type": "object"}))
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-            outcome = await call(name, tool_args)
+            outcome = await call(name, getattr(tool_args, "given", tool_args))
             if outcome.is_error:
                 raise ai.ToolFailed(outcome.text)
             images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]
             return [outcome.named, *images] if images else outcome.named
 
     return McpToolset()
+
+
+class _Malformed(dict[str, Any]):
+    """Arguments that are no JSON object, which the host answers: the library would end the answer after a few.
+
+    Args:
+        given: What the model wrote.
+    """
+
+    def __init__(self, given: object) -> None:
+        super().__init__()
+        self.given = given
+
+
+class _AnyArguments:
+    """A validator of pydantic-ai that takes whatever a model writes."""
+
+    def validate_json(self, given: str | bytes, **_: object) -> dict[str, Any]:
+        """Arguments as JSON."""
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            return _Malformed(given)
+        return self.validate_python(value)
+
+    def validate_python(self, given: Any, **_: object) -> dict[str, Any]:
+        """Decoded arguments."""
+        return given if is_object(given) else _Malformed(given)
 
 
 def langchain_tools(declared: Iterable[Declaration], called: ToolCaller, *, images: bool) -> list[Any]:
