@@ -11,8 +11,8 @@
     │   │   └── CommandNotFound          there is no such program
     │   ├── ServerStopped                it is stopped or disabled
     │   ├── ConnectionLost               it died, closed its output, or cannot be reached
-    │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): %mcp start asks
-    │   ├── AuthError                    it wants a login: there is none, or it was refused; %mcp start asks
+    │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): start it, and it asks
+    │   ├── AuthError                    it wants a login: there is none, or it was refused: start it again
     │   └── ProtocolError                it said what MCP does not allow
     └── CallError                        this call failed; the server goes on
         ├── ArgumentError                the arguments do not fit (also a TypeError and a ValueError)

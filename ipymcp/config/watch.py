@@ -83,6 +83,6 @@ class Discovery:
                 self._stamps[path] = now
                 what = "is new" if before is None else "is gone" if now is None else "has changed"
                 word = "%mcp load" if path not in self._named else f"%mcp load {path}" if now is not None else ""
-                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload"
+                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload NAME"
                 lines.append(f"{path} {what}: {then}")
         return lines

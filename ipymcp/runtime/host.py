@@ -308,7 +308,7 @@ class Host:
             session = self.sessions[known[server]]
             raise UnknownName(
                 f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
-                hint=f"its {kind}s: %mcp {kind}s {session.name}",
+                hint=f"its {kind}s: %mcp {kind}s {quoted(session.name)}",
             )
         self.find(server)
         raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
@@ -325,7 +325,7 @@ class Host:
         if session.client is None and not session.is_lazy:
             session.require()
         spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
-        hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
+        hint = nearest(tool, spelled) or f"%mcp tools {quoted(session.name)}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:

@@ -58,7 +58,9 @@ class Secrets:
         if SECRET_NAME.fullmatch(name) is None:
             raise SecretError("that is no name for a secret", hint="use letters, digits, _, . and -")
         if not value:
-            raise SecretError(f"the secret {name!r} would be empty; nothing was changed", hint="%mcp secret delete")
+            raise SecretError(
+                f"the secret {name!r} would be empty; nothing was changed", hint=f"%mcp secret delete {name}"
+            )
         masks.add(value)
         return self._safe.set("secret", name, value)
 

@@ -203,7 +203,9 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
         hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
         raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
     missing = "; ".join(_missing(found))
-    hint = nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {name} -- COMMAND ARG…"
+    hint = (
+        nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…"
+    )
     raise UnknownName(f"no server {shown(name)} is known here", hint=missing or hint)
 
 

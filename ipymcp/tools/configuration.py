@@ -13,7 +13,8 @@ from ipymcp.config.secrecy import masked_definition
 from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.folders import folder_of
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.states import State
 from ipymcp.text import escaped, visible
 from ipymcp.tools.tables import Table
 
@@ -95,7 +96,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
         raise UnknownName(f"no server {name!r} is configured here", hint=hint)
     rows = [*_values(entry), *_variables(entry, host), *_place(entry, host)]
     rows += [("shadows", _runs(one), one.source.where()) for one in farther]
-    note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {name} asks"
+    note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {quoted(name)} asks"
     title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
     return Table(("value", "is", "from"), rows, title=title, note=note)
 
@@ -141,9 +142,9 @@ def _state(definition: ServerDefinition, host: Host) -> str:
         return "disabled"
     session = host.sessions.get(definition.name)
     if session is not None and session.definition == definition:
-        return session.state.value
+        return session.state.word
     if not host.trusts(definition):
-        return "needs_trust"
+        return State.NEEDS_TRUST.word
     return "not loaded" if session is None else "changed"
 
 

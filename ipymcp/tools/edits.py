@@ -192,7 +192,7 @@ def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
         if place in own or is_projects:
             return Path(place), one.source
     if definitions:
-        hint = f"change it there, or copy it: %mcp config import {definitions[0].source} {name}"
+        hint = f"change it there, or copy it: %mcp config import {quoted(str(definitions[0].source))} {quoted(name)}"
         raise ConfigError(f"{name} is defined in {definitions[0].source}, which ipymcp does not write", hint=hint)
     return file, source
 

@@ -224,7 +224,7 @@ def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
         [
             f"{folder}/mcp.json has changed: %mcp load {up}",
             f"{folder}/.mcp.json is new: %mcp load {up}",
-            f"{explicit} is gone: its servers stay until %mcp unload",
+            f"{explicit} is gone: its servers stay until %mcp unload NAME",
         ]
     )
     assert watched.changes() == []

@@ -53,7 +53,7 @@ def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) 
 
 COMMANDS = {
     "start": _servers("start", "Start servers that were stopped or have failed.", lambda mcp, names: mcp.start(*names)),
-    "stop": _servers("stop", "Stop servers; %mcp start brings them back.", lambda mcp, names: mcp.stop(*names)),
+    "stop": _servers("stop", "Stop servers; %mcp start NAME brings them back.", lambda mcp, names: mcp.stop(*names)),
     "restart": _servers("restart", "Stop servers and start them again.", lambda mcp, names: mcp.restart(*names)),
     "unload": _servers("unload", "Stop servers and forget them.", lambda mcp, names: mcp.unload(*names)),
     "disable": _patterns(
