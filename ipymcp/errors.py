@@ -11,8 +11,8 @@
     │   │   └── CommandNotFound          there is no such program
     │   ├── ServerStopped                it is stopped or disabled
     │   ├── ConnectionLost               it died, closed its output, or cannot be reached
-    │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): %mcp start asks
-    │   ├── AuthError                    it wants a login, and there is none: %mcp start asks again
+    │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): start it, and it asks
+    │   ├── AuthError                    it wants a login: there is none, or it was refused: start it again
     │   └── ProtocolError                it said what MCP does not allow
     └── CallError                        this call failed; the server goes on
         ├── ArgumentError                the arguments do not fit (also a TypeError and a ValueError)
@@ -23,9 +23,11 @@
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
         └── ResultTooLarge               the answer is over max_result_bytes
 
-Every error carries `.server`, `.tool` and `.hint` (each may be None), with secrets masked. In IPython it renders as two
-lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
-traceback back.
+Every error carries `.server`, `.tool` and `.hint` (each may be None). Message and hint are one line each, with control
+characters, line breaks and the like shown as symbols and secrets masked (see `ipymcp.text`). In IPython it renders as
+two lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
+traceback back. Elsewhere the hint stands below Python's own traceback. A class that is not in this tree is one for
+ipymcp's inside, and is shown as the one in the tree that it belongs to.
 """
 
 from __future__ import annotations
@@ -36,8 +38,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ipymcp.masking import mask
-from ipymcp.text import one_line
+from ipymcp.text import colored, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,23 +94,42 @@ class McpError(Exception):
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
     ) -> None:
-        message = mask(message)
-        super().__init__(message)
         self.message = message
+        super().__init__(self.message)
         self.server = server
         self.tool = tool
-        self.hint = mask(hint) if hint else hint
+        self.hint = hint
+        self._notes: list[str] = []
         self.line: str | None = None
         """The `%mcp` line that failed, where a magic raised this."""
+        self.answer: Any = None
+        """What a model had said and done of its `Answer` when it had to stop."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("message", "hint") and isinstance(value, str):
+            value = one_line(value)
+        super().__setattr__(name, value)
 
     @property
     def where(self) -> str:
-        """`server.tool`, `server` or the empty string."""
-        return ".".join(part for part in (self.server, self.tool) if part)
+        """`server.tool`, `server` or the empty string, as one line that shows all of itself."""
+        return one_line(".".join(part for part in (self.server, self.tool) if part))
 
     def __str__(self) -> str:
         where = self.where
         return f"{where}: {self.message}" if where else self.message
+
+    @property
+    def __notes__(self) -> list[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What Python prints below an error that nobody catches, such as that of a script: the hint, then notes."""
+        hint = [self.hint] if self.hint else []
+        return [*hint, *self._notes]
+
+    def add_note(self, note: str) -> None:
+        """Have Python print this below the error, too."""
+        if not isinstance(note, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a note is a string, not {type(note).__name__}")
+        self._notes.append(note)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__)
@@ -124,7 +144,8 @@ class McpError(Exception):
         return partial(_whole, self)
 
     def _two_lines(self) -> list[str]:
-        return _two_lines(f"{type(self).__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
+        public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
 
 
 def render_briefly(error: BaseException, message: str, hint: str | None = None) -> None:
@@ -158,7 +179,7 @@ def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[s
 
 def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
     second = " · ".join(part for part in (hint, f"in: {line}" if line else None) if part)
-    lines = [mask(text) for text in ([first, f"  {second}"] if second else [first])]
+    lines = [one_line(text) for text in ([first, f"  {second}"] if second else [first])]
     return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
 
 
@@ -166,7 +187,7 @@ def _whole(error: BaseException) -> list[str]:
     """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""
     shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
-    return [mask(line) for line in lines]
+    return [colored(line) for line in lines]
 
 
 def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:

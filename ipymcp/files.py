@@ -131,6 +131,8 @@ def make_private_folder(path: Path) -> None:
 
 def write_hint(error: OSError) -> str:
     """What to do where a file could not be written."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return "name a file in a folder that exists"
     return "remove it, or change what it leads to" if error.errno == errno.ELOOP else "check the folder's permissions"
 
 

@@ -57,6 +57,11 @@ class Masks:
             forms = {*self._forms, *(form for value in new for form in _forms(value))}
             self._forms = tuple(sorted(forms, key=len, reverse=True))
 
+    @property
+    def count(self) -> int:
+        """How many there are: what was masked before has to be masked anew when there are more."""
+        return len(self._values)
+
     def __call__(self, text: str) -> str:
         """The text with a label for every secret in it, also for the rest of one that `…` has cut."""
         if not self._forms or len(text) < _LEAST_PART:

@@ -10,10 +10,11 @@ Markdown needs more than that: see `ipymcp.tools.markdown`.
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
-from ipymcp.masking import mask
+from ipymcp.masking import mask, masks
 
-__all__ = ["escaped", "is_safe", "one_line", "stripped", "visible"]
+__all__ = ["colored", "escaped", "is_safe", "one_line", "shown_json", "stripped", "unmasked_line", "visible"]
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -22,6 +23,7 @@ _INVISIBLE = re.compile(
     "\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 # What emoji and Persian need, where it stands after something that is not ASCII: joiners and one variation selector.
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
@@ -31,16 +33,26 @@ def visible(value: str) -> str:
 
     Secrets are masked. Every line ends with a newline alone; tabs stay; joiners stay where emoji and scripts need them.
     """
-    value = mask(value)
-    if value.isascii() and value.isprintable():
-        return value
-    return _INVISIBLE.sub(_show, value.replace("\r\n", "\n").replace("\r", "\n"))
+    return _shown(mask(value))
 
 
 def one_line(value: str) -> str:
     """Text for a place that is one line: as `visible`, with line breaks shown as `␊`, and without those at its ends."""
     value = visible(value)
     return value.strip("\n").replace("\n", "\u240a") if "\n" in value else value
+
+
+def colored(value: str) -> str:
+    """As `visible`, for text to which IPython has added colours: those escapes stay, and no others."""
+    return "".join(part if index % 2 else visible(part) for index, part in enumerate(_COLOR.split(value)))
+
+
+def unmasked_line(value: str) -> str:
+    """One line with nothing masked, every line break shown: what a stranger's file says, before it is agreed to.
+
+    What stands there is no secret of the user's, even where it equals one: behind a mask could be what runs.
+    """
+    return _shown(value).replace("\n", "\u240a")
 
 
 def stripped(value: str) -> str:
@@ -58,9 +70,30 @@ def escaped(value: object) -> str:
     return escape(visible(str(value)))
 
 
+def shown_json(value: Any) -> Any:
+    """A JSON value to be displayed: every string and key in it visible, secrets masked."""
+    return _each_visible(masks.json(value))
+
+
+def _each_visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(str(key)): _each_visible(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_each_visible(item) for item in cast("list[Any]", value)]
+    return value
+
+
 def is_safe(value: str) -> bool:
     """Whether a text is one line that shows all of itself, and holds no secret."""
     return one_line(value) == value
+
+
+def _shown(value: str) -> str:
+    if value.isascii() and value.isprintable():
+        return value
+    return _INVISIBLE.sub(_show, value.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _drop(match: re.Match[str]) -> str:

@@ -259,6 +259,7 @@ _SERVERS = {
     "push-typescript": lambda: _node("npm-sdk2", "push_typescript.cjs"),
     "bridge": lambda: ["node", str(environment("npm-bridge").folder / "node_modules/supergateway/dist/index.js")],
     "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),
+    "marked": lambda: _own(Path(sys.executable), "marked.py"),
     "offering": lambda: _own(Path(sys.executable), "offering.py"),
     "demo": lambda: [sys.executable, "-m", "ipymcp.demo"],
 }

@@ -10,7 +10,21 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from ipymcp.config.secrecy import masked_args
+from ipymcp.config.programs import (
+    CONTAINERS,
+    DECIDING,
+    NODE,
+    OTHER_USERS,
+    PROJECT_TOOLS,
+    PYTHON,
+    SHELL_LINES,
+    TRAFFIC,
+    WRAPPERS,
+    evaluates,
+    program_name,
+    shell_line,
+)
+from ipymcp.config.secrecy import masked, masked_args
 from ipymcp.config.variables import in_folder, references
 
 if TYPE_CHECKING:
@@ -20,41 +34,38 @@ if TYPE_CHECKING:
 
 __all__ = ["command_dangers"]
 
-_OTHER_USERS = frozenset({"sudo", "doas", "su", "pkexec", "runas"})
-_WRAPPERS = frozenset(
-    {"env", "nohup", "timeout", "nice", "setsid", "stdbuf", "xargs", "busybox", "toybox", "command", "exec", "start"}
+_FURTHER_CODE = (
+    (
+        {"ssh", "scp", "sftp", "autossh", "mosh", "rsync"},
+        r"(-o)?(Proxy|Local|KnownHosts|Remote)Command\b.*|(-o)?(PKCS11|SecurityKey)Provider\b.*|(-o)?Match\b.*exec.*"
+        r"|-[FSIe].*|--(rsh|rsync-path)(=.*)?",
+    ),
+    (
+        {"git"},
+        r"-c|--config-env(=.*)?|--exec-path=.*|(-u|--upload-pack|--receive-pack|--exec|--template)(=.*)?|ext::.*"
+        r"|(core|alias|diff|filter|credential|merge|gpg|protocol)\..+",
+    ),
+    ({"find", "fd"}, r"-(exec|execdir|ok|okdir|x|X)|--exec(-batch)?"),
+    (
+        {"tar", "gtar", "bsdtar"},
+        r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)(=.*)?|-[IF].*",
+    ),
+    ({"sed", "gsed"}, r"(\d+|/.*/)?e( .*)?|s\W.*\W\w*e\w*"),
+    ({"socat"}, r".*\b(EXEC|SYSTEM|SHELL):.*"),
+    ({"nc", "ncat", "netcat"}, r"-\w*[ec]\w*|--(exec|sh-exec|lua-exec)(=.*)?"),
+    ({"script", "su", "flock", "runuser"}, r"-c|--command(=.*)?"),
+    ({"xterm", "gnome-terminal", "konsole"}, r"-e|--(command|execute)?"),
+    ({"zip"}, r"-TT|--unzip-command"),
+    ({"openssl"}, r"-(engine|provider)"),
+    ({"gcc", "cc", "clang", "g++"}, r"-wrapper|-fplugin=.*|-B.*"),
+    ({"curl"}, r"-[oOK].*|--(output|config|remote-name)(=.*)?"),
+    ({"psql", "mysql", "sqlite3"}, r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"),
+    ({"cargo"}, r"--config(=.*)?"),
+    ({"nix", "nix-shell"}, r"--run(=.*)?|--command(=.*)?|-c"),
+    ({"kubectl", "helm"}, r"--kubeconfig(=.*)?|exec"),
+    ({"man", "less", "more"}, r"-P.*|--pager(=.*)?|\+!.*"),
 )
-_NODE = frozenset({"npx", "npm", "pnpm", "yarn", "bunx", "bun", "node", "deno"})
-_PYTHON = re.compile(r"(python|pypy)[\d.]*w?")
-_PROJECT_TOOLS = frozenset({"uv", "uvx", "poetry", "pipenv", "hatch", "pdm", "pixi", "make", "just", "cargo", "go"})
-_SHELL_LINE = re.compile(r"-[a-z]*c[a-z]*|--(init-)?command(=.*)?", re.I)
-_POWERSHELL_LINE = re.compile(r"[-/](c|command\w*|e|ec|en\w*)", re.I)
-_LINES = {
-    **dict.fromkeys(("sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "csh", "tcsh"), _SHELL_LINE),
-    **dict.fromkeys(("powershell", "pwsh"), _POWERSHELL_LINE),
-    "cmd": re.compile(r"/[ckr].*", re.I),
-}
-"""The option of each shell before a line that it is to run."""
-_EVALUATING = {
-    "python": re.compile(r"-[A-Za-z]*c.*"),
-    "node": re.compile(r"-[a-z]*[epr]|--(eval|print|require|import|loader|experimental-loader)(=.*)?"),
-    "npx": re.compile(r"-c|--call(=.*)?"),
-    "npm": re.compile(r"-c|--call(=.*)?"),
-    "perl": re.compile(r"-[A-Za-z0-9]*[eEmM].*"),
-    "ruby": re.compile(r"-[A-Za-z]*[er].*"),
-    "php": re.compile(r"-[rBE].*"),
-    "deno": re.compile(r"eval"),
-    "bun": re.compile(r"-[epr]|--(eval|print|preload)(=.*)?"),
-    "osascript": re.compile(r"-e"),
-    "lua": re.compile(r"-[el].*"),
-}
-"""The options with which each interpreter is given code."""
-_VALUED = frozenset(
-    {"-o", "+o", "-O", "--init-file", "--rcfile", "-W", "-X", "-w", "-ep", "-ex", "-executionpolicy", "-windowstyle"}
-)
-"""Options before others, with a value of their own."""
-_SUBCOMMANDS = ("exec", "x")
-"""Words before options, of programs that run others."""
+"""Options with which other programs run code, or write what is run later."""
 _DOWNLOAD = re.compile(r"\b(curl|wget|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b", re.I)
 _INTO_SHELL = re.compile(
     r"\|\s*(sudo\s+)?((ba|z|da|k|a)?sh|python[\d.]*|node|perl|iex|Invoke-Expression)\b"
@@ -67,14 +78,21 @@ _ADDRESS = re.compile(
     r"(--[\w-]+=)?([\w-]+ @ )?(git\+\S+|git@\S+|github:\S+|https?://\S+\.(tgz|tar\.gz|whl|zip|git|m?js|ts|py)([#?@]\S*)?)"
 )
 _BETWEEN = re.compile(r"""[\s"'`=;|&()<>]+""")
-_SEEN_WHOLE = (
-    r"/|~|\$HOME|\$\{(env:)?(HOME|USERPROFILE)\}|\$\{userHome\}|/home(/[^/:,\s]+)?|/root|/Users(/[^/:,\s]+)?|/etc"
+_HOME = r"~[\w.-]*|\$HOME|\$\{(env:)?(HOME|USERPROFILE)\}|\$\{userHome\}|/home/[^/:,\s]+|/root|/Users/[^/:,\s]+"
+_SEEN_WHOLE = re.compile(rf"(/|/home|/Users|/etc|/var|/usr|{_HOME})/?")
+_VOLUME = re.compile(
+    r"(?:^|\s)(?:-v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):|\b(?:src|source)=([^,\s]+)"
+    r"|--env-file[= ](\S+)"
 )
-_VOLUME = re.compile(rf"(^|\s)(-v|--volume)[= ]?({_SEEN_WHOLE})/?:|\b(src|source)=({_SEEN_WHOLE})/?(,|\s|$)")
+"""The paths of this machine that a container is given."""
+_OUTSIDE = re.compile(rf"/|\.\.|{_HOME}|[A-Za-z]:\\")
 _HOST_RIGHTS = re.compile(
-    r"--privileged|--(pid|net|network|ipc|userns)[= ]host|docker\.sock|--(cap-add|device|security-opt)\b"
+    r"--privileged|--(pid|net|network|ipc|userns|uts|cgroupns)[= ]host|docker\.sock|podman\.sock|containerd\.sock"
+    r"|--(cap-add|device|security-opt|volumes-from)\b"
 )
 _LONG = 1_000
+_FAR = 100
+"""Words behind a program that are looked at."""
 
 
 def command_dangers(definition: ServerDefinition) -> Iterator[str]:
@@ -94,42 +112,48 @@ def command_dangers(definition: ServerDefinition) -> Iterator[str]:
     for word in definition.args:
         if _ADDRESS.fullmatch(word):
             yield f"a package comes from an address: {word}"
-    if _program(words[0]) in ("docker", "podman", "nerdctl"):
-        yield from _of_container(" ".join(definition.args))
+    if not CONTAINERS.isdisjoint(map(program_name, words)):
+        yield from _of_container(" ".join(definition.args), definition)
+    else:
+        yield from _of_assignments(definition.args)
     yield from _of_looks(definition)
 
 
 def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
     """What stands in a row of words, which may be those of one argument."""
-    programs = [_program(word) for word in words]
+    programs = [program_name(word) for word in words]
     for place, (word, program) in enumerate(zip(words, programs, strict=True)):
-        behind = words[place + 1 :]
-        if program in _OTHER_USERS and (place == 0 or program != "su"):
+        if not program:
+            continue
+        behind = words[place + 1 : place + 1 + _FAR]
+        if program in OTHER_USERS and (place == 0 or program != "su"):
             yield f"{program}: runs as another user"
-        if program in _LINES:
-            line = next((at for at, option in _options(behind) if _LINES[program].fullmatch(option)), None)
+        if program in SHELL_LINES:
+            line = shell_line(program, behind)
             if line is not None:
                 yield from _of_shell(text or " ".join(behind[line:]))
             elif place == 0 and not text:
                 yield f"{program}: a shell runs what its arguments name"
-        evaluating = _EVALUATING.get("python" if _PYTHON.fullmatch(program) else program)
-        if evaluating is not None and any(evaluating.fullmatch(option) for _, option in _options(behind)):
+        if evaluates(program, behind):
             yield "runs code that stands in its arguments"
-        if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or programs[0] in _WRAPPERS) and not text:
+        for names, option in _FURTHER_CODE:
+            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in behind):
+                yield f"{program}: its options can run code"
+        if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or programs[0] in WRAPPERS) and not text:
             yield f"downloads something: {program}"
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The options at the beginning and the word behind them, each with the place behind it."""
-    skipped = False
-    for place, word in enumerate(words, start=1):
-        if skipped:
-            skipped = False
-            continue
-        yield place, word
-        if not word.startswith(("-", "+", "/")) and word not in _SUBCOMMANDS:
-            return
-        skipped = word.lower() in _VALUED or word in _VALUED
+def _of_assignments(args: Sequence[str]) -> Iterator[str]:
+    """Variables that are set among the arguments: `env NAME=VALUE …`, `--env NAME=VALUE`, in a line of shell."""
+    for argument in args:
+        for word in re.split(r"[\s;&|()\"'`]+", argument):
+            name, equals, _ = word.removeprefix("--env=").removeprefix("-e").partition("=")
+            if not equals or not name.isidentifier() or not (name.isupper() or name.lower().endswith("_proxy")):
+                continue
+            if DECIDING.fullmatch(name):
+                yield f"{name}: decides what code runs"
+            elif TRAFFIC.fullmatch(name):
+                yield f"{name}: decides where its traffic goes, and who can read it"
 
 
 def _of_shell(line: str) -> Iterator[str]:
@@ -146,35 +170,43 @@ def _of_project(definition: ServerDefinition) -> Iterator[str]:
         yield f"a variable decides which program runs: {command}"
     if _is_of_project(command, definition):
         yield f"the program is a file of the project: {command}"
-    programs = [_program(command)]
-    if programs[0] in _WRAPPERS or programs[0] in _LINES:
-        programs += [_program(word) for argument in definition.args for word in _BETWEEN.split(argument)]
+    programs = [program_name(command)]
+    if programs[0] in WRAPPERS or programs[0] in SHELL_LINES:
+        programs += [program_name(word) for argument in definition.args for word in _BETWEEN.split(argument)]
     for program in programs:
-        if program in _NODE:
+        if program in NODE:
             yield f"{program} in the project's folder: node_modules, .npmrc and package.json there decide what runs"
-        elif _PYTHON.fullmatch(program) and not any(
+        elif PYTHON.fullmatch(program) and not any(
             re.fullmatch("-[A-Za-z]*I[A-Za-z]*", word) for word in definition.args
         ):
             yield f"{program} in the project's folder: modules there are found before installed ones"
-        elif program in _PROJECT_TOOLS:
+        elif program in PROJECT_TOOLS:
             yield f"{program} in the project's folder: the project's settings decide what runs"
 
 
-def _of_container(arguments: str) -> Iterator[str]:
+def _of_container(arguments: str, definition: ServerDefinition) -> Iterator[str]:
     if _HOST_RIGHTS.search(arguments):
         yield "a container with rights over this machine"
-    if _VOLUME.search(arguments):
-        yield "a container that sees all of your files"
+    for found in _VOLUME.finditer(arguments):
+        path = found[found.lastindex or 0]
+        if _SEEN_WHOLE.fullmatch(path):
+            yield "a container that sees all of your files"
+        elif _OUTSIDE.match(path) and (re.match(rf"\.\.|{_HOME}", path) or not _is_of_project(path, definition)):
+            yield f"a container that sees files outside the project: {path}"
 
 
 def _of_looks(definition: ServerDefinition) -> Iterator[str]:
     """What keeps a person from seeing what runs."""
-    shown = masked_args(definition.args)
+    is_masked = definition.source.scope != "project"
+    shown = masked_args(definition.args) if is_masked else definition.args
     for number, (argument, seen) in enumerate(zip(definition.args, shown, strict=True), start=1):
         if argument != seen:
             yield f"argument {number} looks like a secret and is not shown: make sure that it is one"
         if len(argument) > _LONG:
             yield f"argument {number} is long: {len(argument):,} characters"
+    for name, value in definition.env.items() if is_masked else ():
+        if masked(value, name) != value:
+            yield f"variable {name} looks like a secret and is not shown: make sure that it is one"
     for word in [definition.command or "", *definition.args]:
         if any(map(_is_mixed, re.findall(r"\w+", word))):
             yield f"letters of several scripts look alike here: {ascii(word)[1:-1]}"
@@ -188,17 +220,9 @@ def _is_mixed(word: str) -> bool:
     return "LATIN" in scripts and bool(scripts & {"CYRILLIC", "GREEK"})
 
 
-def _program(word: str) -> str:
-    """The name of the program that a word may be."""
-    if word.startswith("-") or re.match(r"https?://", word):
-        return ""
-    name = re.split(r"[/\\]", word)[-1].lower()
-    return re.sub(r"\.(exe|cmd|bat|ps1)$", "", name)
-
-
 def _is_of_project(command: str, definition: ServerDefinition) -> bool:
     """Whether a program is a file of the project, rather than one that is installed."""
-    if "node_modules" in command or re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder", command):
+    if "node_modules" in command or re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder|\$\{?PWD\b|\$\(pwd\)", command):
         return True
     folder = definition.source.folder
     if folder is None or not ("/" in command or "\\" in command):

@@ -32,6 +32,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """The keys that lead to the definition in its file, joined by dots."""
     names: Mapping[str, str] = {}
     """What the file calls the keys that it names otherwise than a `ServerDefinition`."""
+    shadows: str = ""
+    """Where the user defines a server of this name, of which a project's takes the place."""
 
     def __str__(self) -> str:
         return self.file or self.scope
@@ -48,7 +50,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach one server and how to treat it. Paths and texts stand as they were written, variables too.
 
-    Its repr shows neither environment, headers, logins nor arguments: any of them may hold a secret.
+    Its repr shows neither environment, headers, logins, arguments nor the query of an address: any may hold a secret.
     """
 
     name: str
@@ -105,8 +107,9 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """SHA-256, in hex, over what decides what runs and with which rights; two servers with one digest are the same.
 
-        It leaves out the name, limits and switches. Where limits matter too, compare definitions. For a project's
-        definition it covers what that says of rights, and the contents of the files that it names in the project.
+        It leaves out limits and switches. Where limits matter too, compare definitions. For a project's definition it
+        covers the name, whether that is the name of one of the user's own servers, what it says of rights, and the
+        contents of the files in the project that it is bound to.
         """
         import hashlib
         import json
@@ -127,23 +130,36 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
             "inputs": {name: dict(self.inputs[name]) for name in self.inputs},
         }
         if self.source.scope == "project":
-            from ipymcp.config.project_files import content_digests
+            from ipymcp.config.project_files import binding, content_digests
 
             hints = [[glob, dict(self.hints[glob])] for glob in self.hints]
             decides["rights"] = [list(self.tools.items()), self.read_only, hints]
-            decides["files"] = content_digests(self)
+            decides["files"] = content_digests(binding(self).files)
+            decides["name"] = [self.name, bool(self.source.shadows)]
         return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def shadowing(self, place: str) -> ServerDefinition:
+        """The same, known to take the place of a server of this name that the user defines there."""
+        return self.replace(source=msgspec.structs.replace(self.source, shadows=place))
 
     def replace(self, **changes: object) -> ServerDefinition:
         """The same definition with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        reached = ("url", self.url) if self.command is None else ("command", self.command)
+        reached = ("url", _bare(self.url or "")) if self.command is None else ("command", self.command)
         return [("name", self.name), reached, ("source", str(self.source))]
 
     def __repr__(self) -> str:
         return f"ServerDefinition({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
+
+
+def _bare(url: str) -> str:
+    """An address without login, query and fragment."""
+    address, mark, _ = url.replace("#", "?", 1).partition("?")
+    scheme, separator, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" + ("?…" if mark else "")
 
 
 def spelled(key: str, names: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from ipymcp.errors import ConfigError
 if TYPE_CHECKING:
     from ipymcp.config.definition import Source
 
-__all__ = ["normal"]
+__all__ = ["OTHER_NAMES", "normal"]
 
 _SAME = {
     "environment": "env",
@@ -41,6 +41,8 @@ _CURSOR_AUTH = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret", "sco
 _GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
 """The keys that only Gemini's definitions have."""
 _DENIED = ("disabledTools", "excludeTools")
+OTHER_NAMES = frozenset({*_SAME, *_GEMINI, *_DENIED, "enabled", "enabledTools", "oauth"})
+"""What hosts call the values of a server, where ours have other names."""
 _DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import load, load_if_there
+from ipymcp.config.files import load_if_there
 from ipymcp.config.formats import entries
 from ipymcp.config.places import own_files
 from ipymcp.config.shapes import no_shape
@@ -34,6 +34,7 @@ __all__ = [
     "discover",
     "file_owners",
     "is_root",
+    "marked",
     "project_folders",
     "stamp",
 ]
@@ -91,7 +92,7 @@ def discover(files: Iterable[Candidate]) -> Configuration:
     """Read those of the files that are there.
 
     Raises:
-        ConfigError: A file that the user named cannot be used.
+        ConfigError: A file that the user named is there and cannot be used.
     """
     servers: dict[str, ServerDefinition | ConfigError] = {}
     shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
@@ -106,6 +107,9 @@ def discover(files: Iterable[Candidate]) -> Configuration:
             problems.append(error)
             continue
         if found is None:
+            if file.scope == "named":
+                hint = "mend the variable, or take it out; the other files are read"
+                problems.append(ConfigError(f"IPYMCP_CONFIG: {file.path}: no such file", hint=hint))
             continue
         read.append(file)
         for name, entry in found:
@@ -113,9 +117,18 @@ def discover(files: Iterable[Candidate]) -> Configuration:
                 problems.append(entry)
             elif name not in servers:
                 servers[name] = entry
-            elif isinstance(entry, ServerDefinition):
-                shadowed[name] = (*shadowed.get(name, ()), entry)
+            else:
+                servers[name] = marked(servers[name], file)
+                if isinstance(entry, ServerDefinition):
+                    shadowed[name] = (*shadowed.get(name, ()), entry)
     return Configuration(servers, shadowed, tuple(problems), tuple(read))
+
+
+def marked(entry: ServerDefinition | ConfigError, own: Candidate) -> ServerDefinition | ConfigError:
+    """A server that another file defines as well: a project's says so, where that file is the user's own."""
+    if isinstance(entry, ServerDefinition) and (entry.source.scope, own.scope) == ("project", "user"):
+        return entry.shadowing(str(own.path))
+    return entry
 
 
 def candidates(
@@ -180,7 +193,7 @@ def project_folders(folder: str) -> Iterator[str]:
 def _read(file: Candidate) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """What a file defines; None where there is no such file, or it has to do with other things."""
     is_named = file.scope == "named"
-    document = load(file.path) if is_named else load_if_there(file.path, owners=file_owners())
+    document = load_if_there(file.path, owners=None if is_named else file_owners())
     if document is None:
         return None
     source = Source(scope=file.scope, file=str(file.path), folder=file.folder)

@@ -195,12 +195,15 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
             table[key] = value
         return table
 
+    too_long = ConfigError(f"{origin}: a number in it is too long", hint="write it as a text, or shorter")
     try:
         return json.loads(text, object_pairs_hook=once), True
     except json.JSONDecodeError:
         pass
     except RecursionError:
         raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+    except ValueError:  # more digits than Python reads
+        raise too_long from None
 
     from ipymcp.config.comments import without_comments
 
@@ -212,6 +215,8 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
         strict = error
     except RecursionError:
         raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+    except ValueError:
+        raise too_long from None
 
     import json5  # only where all else has failed: it is slow to import and to read
 
@@ -221,6 +226,8 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
         raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
     except ValueError as error:
         match = _JSON5_ERROR.fullmatch(str(error))
+        if match is None and "digits" in str(error):
+            raise too_long from None
         if match is None:
             raise _syntax_error(origin, strict.lineno, strict.colno, strict.msg) from None
         raise _syntax_error(origin, int(match[1]), int(match[3]), match[2]) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "found"]
 
 _SHOWN = 60
+_MAX_SECONDS = 1e9
+"""Some thirty years: timers take no more."""
+_MAX_SIZE = 2**53
 
 
 def found(value: object) -> str:
@@ -130,7 +132,7 @@ class Entry:
         value = self.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_SECONDS:
             hint = f'write the seconds as a number, such as "{key}": {default:g}'
             raise self.expected(key, "a number of seconds greater than 0", value, hint=hint)
         return float(value)
@@ -140,7 +142,7 @@ class Entry:
         value = self.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_SIZE:
             hint = f'write the {of} as a whole number, such as "{key}": {default}'
             raise self.expected(key, f"a number of {of} greater than 0", value, hint=hint)
         return value

@@ -23,14 +23,27 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["Lookup", "Reference", "expand", "has_variables", "in_folder", "mapped", "references", "respelled"]
+__all__ = [
+    "SECRET_NAME",
+    "Lookup",
+    "Reference",
+    "expand",
+    "has_variables",
+    "in_folder",
+    "mapped",
+    "references",
+    "respelled",
+]
 
 Kind = Literal["variable", "secret", "input", "place", "unknown"]
 
+_SECRET = r"[A-Za-z_][A-Za-z0-9_.-]*(?:@[!-z|~][ -z|~]*)?"
+SECRET_NAME = re.compile(_SECRET)
+"""The name of a secret, wherever one is named: visible ASCII, so that it can be typed, read and completed."""
 _OPENING = re.compile(r"\$\$\{|\$\{|\{env:")
 _FORM = re.compile(
     r"(?:env:)?(?P<variable>[A-Za-z_]\w*)(?::-(?P<default>.*))?"
-    r"|secret:(?P<secret>[^{}:\s][^{}]*)|input:(?P<input>[^{}\s][^{}]*)",
+    rf"|secret:(?P<secret>{_SECRET})|input:(?P<input>\w[\w .:/@-]*)",
     re.DOTALL,
 )
 _DEEPEST = 20

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.definition import Source
-from ipymcp.config.discovery import Configuration, candidates, discover, stamp
+from ipymcp.config.discovery import Configuration, candidates, discover, marked, stamp
+from ipymcp.config.files import read_each
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.discovery import Stamp
 
 __all__ = ["Discovery"]
@@ -60,6 +62,14 @@ class Discovery:
                 return Source(scope=one.scope, file=str(one.path), folder=one.folder)
         return Source(scope="named", file=str(file), folder=str(file.parent))
 
+    def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
+        """The servers of a file that `named` gave, a project's as `read` has them. Raises as `read_each`."""
+        servers = read_each(source)
+        for file in candidates(self.folder) if source.scope == "project" else ():
+            if file.scope == "user" and str(file.path) != source.file:
+                servers |= {name: marked(servers[name], file) for name in discover([file]).servers if name in servers}
+        return servers
+
     def wrote(self, path: Path) -> None:
         """What has changed in a file is known: we did it ourselves."""
         self._stamps[path] = stamp(path)
@@ -73,6 +83,6 @@ class Discovery:
                 self._stamps[path] = now
                 what = "is new" if before is None else "is gone" if now is None else "has changed"
                 word = "%mcp load" if path not in self._named else f"%mcp load {path}" if now is not None else ""
-                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload"
+                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload NAME"
                 lines.append(f"{path} {what}: {then}")
         return lines

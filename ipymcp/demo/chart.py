@@ -50,10 +50,10 @@ def draw(
         for row in pixels[max(round(top), 0) : max(round(bottom), round(top) + 1)]:
             row[start:end] = bytes([colour]) * (end - start)
 
-    def length(text: str) -> int:
+    def length(text: str, size: int = size) -> int:
         return size * ADVANCE * len(text)
 
-    def write(left: float, top: float, text: str) -> None:
+    def write(left: float, top: float, text: str, size: int = size) -> None:
         for place, character in enumerate(text):
             at = max(CHARACTERS.find(character), 0) * 5
             for x, column in enumerate(GLYPHS[at : at + 5]):
@@ -88,11 +88,14 @@ def draw(
         ends_of_x = [f"{x:.4g}" for x in (min(xs), max(xs))]
         write(left, bottom + 6, ends_of_x[0])
         write(right - length(ends_of_x[1]), bottom + 6, ends_of_x[1])
-        place = right - sum(length(name) + 3 * line // 2 for name in names)
-        for colour, name in enumerate(names if place > 8 + length(up) else ()):
-            fill(place, 6 + size, place + 6 * size, 6 + 7 * size, colour)
-            write(place + 8 * size, 6, name)
-            place += length(name) + 3 * line // 2
+        for dot in range(size, 0, -1):
+            place = right - sum(length(f"{name}   ", dot) for name in names)
+            if names and place > 20 + length(up):
+                for colour, name in enumerate(names):
+                    fill(place, 6 + dot, place + 6 * dot, 6 + 7 * dot, colour)
+                    write(place + 8 * dot, 6, name, dot)
+                    place += length(f"{name}   ", dot)
+                break
     if length(across) < (right - left) / 2:
         write((left + right - length(across)) / 2, bottom + 6, across)
     fill(left - 4, top - 2, left - 3, bottom + 3, INK)

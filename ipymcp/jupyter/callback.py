@@ -75,7 +75,7 @@ class Redirected(Rest):
                 if answer.get("taken") is True:
                     self.say({})
                     return
-        raise UnknownName("no login of a notebook is waiting for this", hint="%mcp start asks again")
+        raise UnknownName("no login of a notebook is waiting for this", hint="%mcp start NAME asks again")
 
     async def _awaits(self, kernel_id: str, digest: str) -> Announced | None:
         """The kernel, if it waits for that state; the state itself no other is told."""

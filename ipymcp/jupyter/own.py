@@ -16,7 +16,6 @@ from ipymcp.config.formats import definition_of
 from ipymcp.config.places import user_file
 from ipymcp.config.secrecy import masked_definition
 from ipymcp.config.shapes import Written
-from ipymcp.config.trust import wanted_secrets
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.policy.trust import Trust
 
@@ -60,12 +59,12 @@ class OwnFile:
         self._trust = trust_of(store)
 
     async def add(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write a new server. What the user has had us write may run.
+        """Write a new server. What the user has typed may run.
 
         Raises:
             ConfigError: There is one of that name, it is wrong, or the file cannot be written.
         """
-        await self._agree(await _edited(lambda document: _add(name, values, document)))
+        await self._trust.agree_to_typed(await _edited(lambda document: _add(name, values, document)))
 
     async def change(self, name: str, values: Mapping[str, Any]) -> None:
         """Change some values of a server; None takes one out. It may run if it might before.
@@ -75,8 +74,8 @@ class OwnFile:
             ConfigError: It would be wrong, or the file cannot be written.
         """
         before, after = await _edited(lambda document: _change(name, values, document))
-        if before is None or await self._trust.allows(before):
-            await self._agree(after)
+        grant = await self._trust.grant(before) if before is not None else None
+        await self._trust.carry_over(grant, after)
 
     async def remove(self, name: str) -> None:
         """Take a server out. Raises as `change`."""
@@ -86,9 +85,6 @@ class OwnFile:
         """Raise what `add` or `change` would raise of these values; nothing is written."""
         _, document = await asyncio.to_thread(editable, Path(user_file()))
         (_add if is_new else _change)(name, values, document)
-
-    async def _agree(self, definition: ServerDefinition) -> None:
-        await self._trust.agree(definition, secrets=wanted_secrets(definition))
 
 
 async def _edited(alter: Callable[[dict[str, Any]], T]) -> T:

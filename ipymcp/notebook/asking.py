@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CellAudience"]
 
+_ENDS = {
+    "length": "cut off: the model may not write longer answers",
+    "content_filter": "cut off by the provider's content filter",
+}
+"""Ends of an answer that the user has to know of."""
+
 
 class CellAudience:
     """Shows an answer in a cell; a terminal gets its text.
@@ -90,13 +96,15 @@ class CellAudience:
     def ended(self, answer: Answer) -> None:
         """What it cost."""
         line = str(answer.usage)
+        if answer.reason in _ENDS:
+            line = f"{line} · {_ENDS[answer.reason]}"
         if not self._is_notebook:
             line = f"\n{line}"
         self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
 
     def _show(self, bundle: dict[str, Any]) -> Any:
         if not self._is_notebook:
-            print(bundle["text/plain"], flush=True)  # noqa: T201
+            print(visible(bundle["text/plain"]), flush=True)  # noqa: T201
             return None
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 

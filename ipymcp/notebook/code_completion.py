@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import McpError
@@ -29,8 +28,8 @@ _CALLERS = ("aio", "submit")
 """Words of a tool that are called with its arguments."""
 
 
-def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
-    """What may stand at the cursor in Python code, and its kind for IPython."""
+def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
+    """What may stand at the cursor in Python code, keys and values as they are, and its kind for IPython."""
     path, is_key = context.path, context.kind == "key"
     session = _session(path[0], mcp) if path and not _is_own_word(path[0]) else None
     if session is not None and len(path) > 1 and path[1].name in RESERVED_SERVER and not path[1].item:
@@ -40,7 +39,7 @@ def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     if context.kind in ("argument", "value"):
         return _in_call(context, mcp)
     if not path:
-        return (_closed(mcp, context) if is_key else dir(mcp)), "module"
+        return (mcp if is_key else dir(mcp)), "module"
     if _is_own_word(path[0]):
         return _of_own_word(context, mcp), "module" if is_key else "function"
     if path[-1].called:
@@ -50,7 +49,7 @@ def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     if len(path) == 2:
         return _words_of(Tool), "function"
     if is_key:
-        return _closed(session.catalog.tools, context), "function"
+        return session.catalog.tools, "function"
     return [*sorted(session.catalog.aliases), *_offered(session)], "function"
 
 
@@ -73,7 +72,7 @@ def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
     if first.name == "servers":
         if rest:
             return _words_of(Server) if rest[0].item and context.kind == "attribute" else ()
-        return _closed(mcp, context) if context.kind == "key" else _words_of(Servers)
+        return mcp if context.kind == "key" else _words_of(Servers)
     if rest or context.kind == "key":
         return ()
     if first.name == "tools":
@@ -103,7 +102,7 @@ def _entry(steps: Sequence[Step], mcp: Mcp) -> ToolEntry | None:
     return session.catalog.find(steps[1].name) if session is not None else None
 
 
-def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
     path = context.path
     is_caller = len(path) == 3 and path[2].name in _CALLERS and not path[2].item
     entry = _entry(path[:2] if is_caller else path, mcp)
@@ -112,7 +111,7 @@ def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     parameters = mcp._factory.schema(entry).parameters
     if context.kind == "value":
         name = context.argument or _positional(parameters, context.positional)
-        return values(parameters, name, quote=context.quote), "value"
+        return values(parameters, name), "value"
     filled = {parameter.alias for parameter in [p for p in parameters if p.required][: context.positional]}
     names = [p.alias for p in parameters if p.alias not in context.given and p.alias not in filled]
     return (f"{name}=" for name in names), "param"
@@ -125,26 +124,14 @@ def _session(step: Step, mcp: Mcp) -> ServerSession | None:
         return None
 
 
-def _closed(names: Iterable[str], context: AttributeContext) -> list[str]:
-    """Keys as they stand between brackets: the open quote is there already, a missing one is not."""
-    if context.quote:
-        return list(names)
-    return [json.dumps(name, ensure_ascii=False) for name in names]
-
-
 def _positional(parameters: Sequence[Parameter], position: int) -> str:
     required = [parameter for parameter in parameters if parameter.required]
     return required[position].alias if position < len(required) else ""
 
 
-def values(parameters: Sequence[Parameter], name: str, *, quote: str | None) -> list[str]:
-    """The values an argument may have. `quote`: the one that is open in code, empty for none; None on a `%mcp` line."""
+def values(parameters: Sequence[Parameter], name: str) -> Sequence[object]:
+    """The values an argument may have, by its name or alias."""
     found = next((parameter for parameter in parameters if name in (parameter.name, parameter.alias)), None)
     if found is None:
-        return []
-    values = found.enum or ((True, False) if found.annotation is bool else ())
-    if quote is None:
-        return [value if isinstance(value, str) else json.dumps(value) for value in values]
-    if quote:
-        return [value for value in values if isinstance(value, str)]
-    return [repr(value) for value in values]
+        return ()
+    return found.enum or ((True, False) if found.annotation is bool else ())

@@ -6,14 +6,17 @@ of ours, IPython's own completers go on undisturbed.
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from ipymcp.errors import McpError
 from ipymcp.masking import mask
 from ipymcp.notebook.code_completion import in_code, values
 from ipymcp.notebook.context import LineContext, context_at
-from ipymcp.runtime.names import quoted
+from ipymcp.notebook.spelling import code_value, line_argument, line_word, unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,36 +45,49 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
     if context is None:
         return None
     if isinstance(context, LineContext):
-        words, kind = _shown(*_on_line(context, mcp))
-        # A glob is no beginning of a name: offered itself, it stays, and Python's names stay away.
-        whole = [context.partial] if context.kind == "tool" and context.partial else []
-        found = _beginning(context.partial, [*context.actions, *words])
-        if context.kind in _NAMING and not context.quote:
-            found = [quoted(word, is_open=word.endswith(".")) for word in found]
-        return context.partial, found or whole, kind
-    words, kind = _shown(*in_code(context, mcp))
-    return context.partial, _beginning(context.partial, words), kind
+        partial = unquoted(context.partial, context.quote)
+        words, kind = _on_line(structs.replace(context, partial=partial), mcp)
+        # What is typed is offered itself where nothing else is: it stays, and IPython's names and files stay away.
+        whole = [context.partial]
+        found = _beginning(partial, [*context.actions, *_without_secrets(words, kind)])
+        spelled = [_spelled(word, context) for word in found]
+        return context.partial, [word for word in spelled if word is not None] or whole, kind
+    words, kind = in_code(context, mcp)
+    if context.kind in ("key", "value"):
+        words = [code_value(word, context.quote) for word in _without_secrets(words, kind)]
+    found = [word for word in _beginning(context.partial, words) if isinstance(word, str)]
+    return context.partial, found or ([context.partial] if context.kind == "key" else []), kind
 
 
-def _shown(words: Iterable[str], kind: str) -> tuple[Iterable[str], str]:
+def _without_secrets(words: Iterable[object], kind: str) -> Iterable[object]:
     """Without values and addresses that hold a secret. Names are the user's to type, whatever they hold."""
-    return (filter(lambda word: mask(word) == word, words) if kind in ("value", "path") else words), kind
+    return words if kind not in ("value", "path") else (word for word in words if mask(str(word)) == str(word))
 
 
-def _beginning(partial: str, words: Iterable[str]) -> list[str]:
-    words = list(dict.fromkeys(words))
-    return [word for word in words if word.startswith(partial)] or [
-        word for word in words if word.casefold().startswith(partial.casefold())
+def _beginning(partial: str, words: Iterable[object]) -> list[object]:
+    typed = {word if isinstance(word, str) else json.dumps(word): word for word in words if word is not None}
+    return [word for text, word in typed.items() if text.startswith(partial)] or [
+        word for text, word in typed.items() if text.casefold().startswith(partial.casefold())
     ]
+
+
+def _spelled(word: object, context: LineContext) -> str | None:
+    """A word of a `%mcp` line as it is written there; None where it cannot be."""
+    if isinstance(word, str) and (word in context.actions or context.kind in _OWN):
+        return word
+    if context.kind == "argument":
+        return line_argument(str(word))
+    is_open = context.kind in ("tool", "prompt") and str(word).endswith(".")
+    return line_word(word, context.quote, is_argument=context.kind == "value", is_open=is_open)
 
 
 # -- %mcp lines -------------------------------------------------------------------------------------------------------
 
-_NAMING = frozenset({"server", "configured", "loadable", "tool", "tool-name", "prompt", "trusted"})
-"""What somebody else has named, perhaps with blanks."""
+_OWN = frozenset({"word", "option", "option-value", "setting", "target-host", "call"})
+"""What nobody but ipymcp has named."""
 
 
-def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
     host = mcp._host
     match context.kind:
         case "resource" | "prompt":
@@ -80,9 +96,9 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
             return _of_offers(context, mcp)
         case "argument":
             parameters = _parameters(context.tool, mcp)
-            return (f"{parameter.name}=" for parameter in parameters if parameter.name not in context.given), "param"
+            return (parameter.name for parameter in parameters if parameter.name not in context.given), "param"
         case "value":
-            return values(_parameters(context.tool, mcp), context.argument, quote=None), "value"
+            return values(_parameters(context.tool, mcp), context.argument), "value"
         case "option":
             return (option.name for option in context.options), "keyword"
         case "option-value":
@@ -122,7 +138,7 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
             return kept(context, mcp), "value"
 
 
-def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
     from ipymcp.notebook.offer_completion import on_line
 
     return on_line(context, mcp)

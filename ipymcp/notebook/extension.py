@@ -21,10 +21,12 @@ from ipymcp.runtime.nested import is_harmfully_patched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.notebook.panel.form import WaitingLine
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.notebook.panel.relay import Relay
     from ipymcp.policy.policy import PinsMode
     from ipymcp.runtime.nested import NestedMode
+    from ipymcp.runtime.places import Place
     from ipymcp.state.history import HistoryMode
     from ipymcp.tools.servers import Server
 
@@ -59,6 +61,7 @@ class Extension:
         """Put everything in."""
         ip = self.ip
         ip.register_magic_function(_magic, magic_kind="line_cell", magic_name="mcp")
+        ip.register_magic_function(_shown, magic_kind="line", magic_name="mcp_shown")
         transform.install(self.ip)
         ip.configurables.append(self.settings)
         if _has_context_matchers():
@@ -87,6 +90,7 @@ class Extension:
         """Take everything out, and stop the servers."""
         ip = self.ip
         ip.magics_manager.magics["line"].pop("mcp", None)
+        ip.magics_manager.magics["line"].pop("mcp_shown", None)
         ip.magics_manager.magics["cell"].pop("mcp", None)
         transform.remove(self.ip)
         ip.configurables[:] = [known for known in ip.configurables if type(known).__name__ != "IPyMCP"]
@@ -138,9 +142,16 @@ class Extension:
             with self._making:
                 if self._panel is None:
                     mode, namespace = lambda: self.settings.panel, lambda: self._bound or ""
-                    surroundings = Surroundings(mode, namespace, self.life, self._has_control, is_voila(os.environ))
+                    surroundings = Surroundings(
+                        mode, namespace, self.life, self._has_control, is_voila(os.environ), self._wait_for_panel
+                    )
                     self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
+
+    def _wait_for_panel(self, place: Place) -> WaitingLine:
+        from ipymcp.notebook.panel.form import WaitingLine
+
+        return WaitingLine(self.ip.display_pub, place)
 
     def _tell_panel(self) -> None:
         if self._panel is not None:
@@ -205,8 +216,19 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
     return run(getattr(ip, _ATTRIBUTE), line, cell, local_ns or {})
 
 
-_magic.needs_local_scope = True  # type: ignore[attr-defined]
-_magic._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+def _shown(line: str, *, local_ns: Mapping[str, Any] | None = None) -> None:
+    """%mcp in the middle of a cell, where nobody else shows what it gives."""
+    from IPython import display
+
+    value = _magic(line, local_ns=local_ns)
+    if value is not None:
+        show: Any = display.display  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        show(value)
+
+
+for _each in (_magic, _shown):
+    _each.needs_local_scope = True  # type: ignore[attr-defined]
+    _each._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
 
 
 def _show_coroutine(coroutine: CoroutineType[Any, Any, Any], printer: Any, _: bool) -> None:
@@ -233,7 +255,9 @@ def _cell(ip: Any) -> int | None:
 
 
 def _set_model(model: str, budget: int) -> None:
-    ipymcp.host()._set_model(model or None, budget)
+    late = " ".join(ipymcp.host()._set_model(model or None, budget))
+    if late:
+        say(f"{late}: it counts there after the next start: %mcp restart {late}")
 
 
 def _set_nested_loop(mode: NestedMode) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import McpError
@@ -51,7 +50,7 @@ def on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     if named is None:
         return (), "param"
     if context.kind == "argument":
-        return (f"{each.name}=" for each in named.schema.parameters if each.name not in context.given), "param"
+        return (each.name for each in named.schema.parameters if each.name not in context.given), "param"
     return named.suggestions(context.argument, context.partial, dict(context.values)), "value"
 
 
@@ -63,8 +62,7 @@ def in_code(context: AttributeContext, mcp: Mcp, session: ServerSession) -> tupl
     if context.kind == "key":
         of: type[Resources | Prompts] = Prompts if word.name == "prompts" else Resources
         keys = of(mcp._host, session.name)._ipython_key_completions_() if not steps else []
-        words = [key if context.quote else json.dumps(key, ensure_ascii=False) for key in keys]
-        return words, "function" if of is Prompts else "path"
+        return keys, "function" if of is Prompts else "path"
     if word.name == "prompts":
         if not steps:
             return dir(Prompts(mcp._host, session.name)), "function"
@@ -102,7 +100,7 @@ def _in_call(
         if isinstance(key, str) or key < len(required)
     }
     found = named.suggestions(argument, context.partial if context.quote else "", others)
-    return found if context.quote else [repr(value) for value in found], "value"
+    return found, "value"
 
 
 class _Named:

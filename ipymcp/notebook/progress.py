@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
 from ipymcp.runtime.states import State
-from ipymcp.text import escaped
+from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,8 @@ __all__ = ["CellPresenter", "LoadDisplay"]
 SHOW_AFTER = 0.5
 """Seconds a call that reports progress runs before a bar is worth looking at."""
 REDRAW_EVERY = 0.1
+MAX_SERVERS = 100
+"""Servers that are shown as they come; of further ones their number."""
 _BAR = 20
 
 
@@ -62,7 +64,8 @@ class Line:
 
     def _rewrite(self, plain: str) -> None:
         last = plain.rsplit("\n", 1)[-1]
-        sys.stdout.write("\r" + plain + " " * max(0, self._width - len(last)))
+        sys.stdout.write("\r")
+        sys.stdout.write(visible(plain + " " * max(0, self._width - len(last))))
         sys.stdout.flush()
         self._width = len(last)
 
@@ -111,7 +114,8 @@ class LoadDisplay:
 
     def __init__(self, ip: Any, host: Host, names: Sequence[str], *, quiet: bool) -> None:
         self._host = host
-        self._names = list(names)
+        self._names = dict.fromkeys(names)
+        self._drawn = 0.0
         self._details: dict[str, str] = {}
         self._line = None if quiet or not _is_main_thread() else Line(ip)
         self._in_place = hasattr(ip, "kernel")
@@ -122,7 +126,9 @@ class LoadDisplay:
         """Something happened to a server."""
         if isinstance(event, ServerChanged) and event.server in self._names:
             self._details[event.server] = event.detail
-            if self._in_place:
+            now = time.monotonic()
+            if self._in_place and (len(self._names) <= MAX_SERVERS or now - self._drawn >= REDRAW_EVERY):
+                self._drawn = now
                 self._draw()
 
     def finish(self, raised: str | None = None) -> None:
@@ -140,7 +146,9 @@ class LoadDisplay:
         sessions = [self._host.sessions[name] for name in self._names if name in self._host.sessions]
         if self._line is None or not sessions:
             return
-        rows = [self._row(session) for session in sessions]
+        rows = [self._row(session) for session in sessions[:MAX_SERVERS]]
+        if len(sessions) > MAX_SERVERS:
+            rows.append(("…", "#888888", f"{len(sessions) - MAX_SERVERS:,} more", "%mcp shows them"))
         plain = "\n".join(f"{mark} {name}: {text}" for mark, _, name, text in rows)
         html = "".join(
             f'<div><span style="color:{colour}">{mark}</span> <b>{escaped(name)}</b> {escaped(text)}</div>'
@@ -151,7 +159,7 @@ class LoadDisplay:
             self._line.show(plain, html)
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
-        state = session.state.value
+        state = session.state.word
         if session.is_lazy:
             count = len(session.catalog.tools)
             return "✓", "#2a8a4a", session.name, f"lazy, {count:,} tool{'' if count == 1 else 's'}; starts when called"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from traitlets import Bool, Enum, Int, Unicode, default, observe, validate
+from traitlets import Bool, Enum, Int, TraitError, Unicode, default, observe, validate
 from traitlets.config import Configurable
 
 from ipymcp.errors import McpError
@@ -101,6 +101,19 @@ class IPyMCP(Configurable):
     @observe("panel")
     def _set_panel(self, change: object) -> None:
         self._on_panel()
+
+    def update_config(self, config: Any) -> None:
+        """Take what `%config` says. Whatever it is, it would be copied first, and not everything can be.
+
+        Raises:
+            TraitError: A setting is of another type.
+        """
+        for name, value in config.get(type(self).__name__, {}).items():
+            trait = self.traits().get(name)
+            if isinstance(trait, Unicode) and not isinstance(value, str):
+                hint = ": a model object goes to mcp.ask(…, model=…)" if name == "model" else ""
+                raise TraitError(f"IPyMCP.{name} is text, not {type(value).__name__}{hint}")
+        super().update_config(config)
 
     @observe("model", "sampling_tokens")
     def _set_model(self, change: object = None) -> None:

@@ -6,6 +6,9 @@ IPython takes any line that ends in `?` for a question about its last word, befo
 `%%mcp …?` needs nothing: IPython cuts cell magics off before it looks for help.
 
 A line that ends in `;` shows no result: the call ends in it too, which is where IPython looks for it.
+
+IPython shows the value of a cell's last line only. A line in the middle of a cell, or in a block, shows what it gives
+itself: it becomes a call of the magic `mcp_shown`, which gives nothing.
 """
 
 from __future__ import annotations
@@ -60,8 +63,16 @@ class McpLine(TokenTransformBase):
         line = assemble_continued_line(lines, (first, column), last)
         arguments = line[len("%mcp") :].lstrip(" \t")
         end = ";\n" if is_silent(arguments) else "\n"
-        call = f"{lines[first][:column]}get_ipython().run_line_magic('mcp', {arguments!r}){end}"
+        is_assigned = bool(lines[first][:column].strip())
+        is_last = not column and not any(_is_code(line) for line in lines[last + 1 :])
+        word = "mcp" if is_assigned or is_last or end != "\n" else "mcp_shown"
+        call = f"{lines[first][:column]}get_ipython().run_line_magic({word!r}, {arguments!r}){end}"
         return [*lines[:first], call, *lines[last + 1 :]]
+
+
+def _is_code(line: str) -> bool:
+    text = line.strip()
+    return bool(text) and not text.startswith("#")
 
 
 def install(ip: InteractiveShell) -> None:
@@ -93,7 +104,7 @@ def _percent(tokens: Sequence[TokenInfo]) -> int | None:
         return None
     percent, name, following = tokens[at : at + 3]
     is_ours = percent.string == "%" and name.string == "mcp" and name.start == percent.end
-    is_word = following.start != name.end and following.type not in (tokenize.NEWLINE, tokenize.NL)
+    is_word = following.start != name.end or following.type in (tokenize.NEWLINE, tokenize.NL)
     return at if is_ours and is_word else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ipymcp.errors import ConfigError, PolicyError
 from ipymcp.files import SHARED, write_file, write_hint
-from ipymcp.policy.pins import Pins, spelled
+from ipymcp.policy.pins import Differences, Pins, spelled
 from ipymcp.protocol.jsontypes import is_object
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Pinning:
         """Servers that must be what a lock file says, and what it says of them."""
         self._policy = policy
         self._database = database
-        self._changed: dict[str, dict[str, str]] = {}
-        """What they are now, by definition and tool."""
+        self._found: dict[str, Differences] = {}
+        """What differs, by definition."""
         self._unlocked: dict[str, frozenset[str]] = {}
 
     @property
@@ -50,7 +50,9 @@ class Pinning:
         """What is kept."""
         return Pins(self._database())
 
-    async def compare(self, digest: str, server: str, tools: Iterable[ToolDefinition], *, starting: bool) -> list[str]:
+    async def compare(
+        self, digest: str, server: str, tools: Iterable[ToolDefinition], *, starting: bool
+    ) -> Differences:
         """Compare a server's tools before anybody may call them.
 
         Args:
@@ -60,7 +62,7 @@ class Pinning:
             starting: Whether it has just started.
 
         Returns:
-            The names of those that have changed since they were pinned.
+            Those that have changed since they were pinned, or are new since the others were.
 
         Raises:
             PolicyError: It is starting, and is not what the lock file says.
@@ -79,9 +81,9 @@ class Pinning:
             self._unlocked[digest] = frozenset(differing)
         else:
             self._unlocked.pop(digest, None)
-        self._changed[digest] = changed = await self.pins.compare(digest, server, now)
+        self._found[digest] = found = await self.pins.compare(digest, server, now)
         self._tell()
-        return list(changed)
+        return found
 
     def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
         """Whether tools are not what a lock file says that this server must have."""
@@ -90,20 +92,24 @@ class Pinning:
 
     async def refresh(self) -> None:
         """Another kernel may have been told to accept what has changed here, too."""
-        for digest, changed in [*self._changed.items()]:
-            if changed:
+        for digest, found in [*self._found.items()]:
+            if found.changed or found.new:
                 pinned = await self.pins.of(digest)
-                still = {name: now for name, now in changed.items() if name in pinned and pinned[name].hash != now}
-                if self._changed.get(digest) is changed:
-                    self._changed[digest] = still
+                still = found.without(
+                    name
+                    for name, now in {**found.changed, **found.new}.items()
+                    if name in pinned and pinned[name].hash == now
+                )
+                if self._found.get(digest) is found:
+                    self._found[digest] = still
         self._tell()
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
         """Pin tools as they are now."""
         accepted = spelled(tools)
         await self.pins.accept(digest, server, accepted)
-        changed = self._changed.get(digest, {})
-        self._changed[digest] = {name: now for name, now in changed.items() if name not in accepted}
+        found = self._found.get(digest, Differences({}, {}))
+        self._found[digest] = found.without(accepted)
         self._tell()
 
     def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
@@ -122,10 +128,18 @@ class Pinning:
 
     def has_changed(self, digest: str, tool: str) -> bool:
         """Whether a tool is not what was pinned."""
-        return tool in self._changed.get(digest, ())
+        return digest in self._found and tool in self._found[digest].changed
+
+    def is_new(self, digest: str, tool: str) -> bool:
+        """Whether a tool came after its server's others were pinned."""
+        return digest in self._found and tool in self._found[digest].new
 
     def _tell(self) -> None:
-        self._policy.set_changed(_pairs(self._changed), _pairs(self._unlocked))
+        self._policy.set_changed(
+            _pairs({digest: found.changed for digest, found in self._found.items()}),
+            _pairs(self._unlocked),
+            _pairs({digest: found.new for digest, found in self._found.items()}),
+        )
 
 
 def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:

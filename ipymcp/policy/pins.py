@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.wire import ToolDefinition
     from ipymcp.state.db import Database
 
-__all__ = ["Pin", "Pins", "Spelled", "canonical", "fingerprint", "spelled"]
+__all__ = ["Differences", "Pin", "Pins", "Spelled", "canonical", "fingerprint", "spelled"]
 
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
@@ -77,6 +77,19 @@ def spelled(tools: Iterable[ToolDefinition]) -> dict[str, Spelled]:
     return found
 
 
+class Differences(NamedTuple):
+    """What differs from what was pinned: the fingerprints now, by tool."""
+
+    changed: dict[str, str]
+    new: dict[str, str]
+    """Tools that there were none of when the server's others were pinned."""
+
+    def without(self, names: Iterable[str]) -> Differences:
+        """The same without these tools."""
+        gone = frozenset(names)
+        return Differences(*({name: now for name, now in one.items() if name not in gone} for one in self))
+
+
 class Pins:
     """What was pinned of each definition's tools.
 
@@ -87,8 +100,8 @@ class Pins:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def compare(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> dict[str, str]:
-        """The names of those that have changed, and their fingerprints now. What is new is pinned.
+    async def compare(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> Differences:
+        """What differs from what was pinned. All tools are pinned when the first of the definition are seen.
 
         Args:
             digest: Of the server's definition.
@@ -97,10 +110,14 @@ class Pins:
         """
         rows = await self._database.aquery("SELECT tool, hash FROM pins WHERE digest = ?", (digest,))
         pinned: dict[str, str] = dict(rows)
-        new = {name: now for name, now in tools.items() if name not in pinned}
-        if new:
-            await self._insert("IGNORE", digest, server, new)
-        return {name: now.hash for name, now in tools.items() if pinned.get(name, now.hash) != now.hash}
+        if not pinned:
+            if tools:
+                await self._insert("IGNORE", digest, server, tools)
+            return Differences({}, {})
+        return Differences(
+            {name: now.hash for name, now in tools.items() if pinned.get(name, now.hash) != now.hash},
+            {name: now.hash for name, now in tools.items() if name not in pinned},
+        )
 
     async def of(self, digest: str) -> Mapping[str, Pin]:
         """What is pinned of one definition, by tool."""

@@ -53,6 +53,7 @@ class Policy:
         self._pins: PinsMode = "models"
         self._changed: frozenset[tuple[str, str]] = frozenset()
         self._unlocked: frozenset[tuple[str, str]] = frozenset()
+        self._new: frozenset[tuple[str, str]] = frozenset()
         self._turns: OrderedDict[str, set[_Agreed]] = OrderedDict()
         self._agreed: WeakKeyDictionary[object, set[_Agreed]] = WeakKeyDictionary()
         """What is agreed to within something, for as long as that lasts."""
@@ -177,12 +178,22 @@ class Policy:
         key, name = (rights.digest, entry.name), f"{entry.server}.{entry.name}"
         if key in self._unlocked:
             return Verdict("deny", "differs from mcp.lock", f"%mcp pins {name}")
+        if self._pins != "off" and caller != "user" and key in self._new and self._has_allowance(rights, caller):
+            why = "is new since its server's other tools were pinned, and was not there to be allowed"
+            return Verdict("deny", why, f"%mcp pins {name} shows it · %mcp pins accept {name}")
         if key not in self._changed or self._pins == "off":
             return None
         if self._pins == "all" or caller != "user":
             why = "its definition has changed since it was pinned"
             return Verdict("deny", why, f"%mcp pins {name} shows how · %mcp pins accept {name}")
         return Verdict("allow", "", notice=f"{name} has changed since it was pinned: %mcp pins {name}")
+
+    def _has_allowance(self, rights: Rights, caller: Caller) -> bool:
+        """Whether the user has allowed something of a definition's server: they saw the tools that it had then."""
+        return any(
+            rule.decision == "allow" and rule.digest and rule.digest == rights.digest and rule.caller in ("", caller)
+            for rule in self._decided()
+        )
 
     # -- changing it --------------------------------------------------------------------------------------------------
 
@@ -231,15 +242,21 @@ class Policy:
         self._pins = mode
         self._state = object()
 
-    def set_changed(self, changed: frozenset[tuple[str, str]], unlocked: frozenset[tuple[str, str]]) -> None:
+    def set_changed(
+        self,
+        changed: frozenset[tuple[str, str]],
+        unlocked: frozenset[tuple[str, str]],
+        new: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
         """These tools, by their definition's digest and their name, are not what they were.
 
         Args:
             changed: Since they were pinned.
             unlocked: From what the lock file has.
+            new: They came after their server's others were pinned.
         """
-        if (changed, unlocked) != (self._changed, self._unlocked):
-            self._changed, self._unlocked = changed, unlocked
+        if (changed, unlocked, new) != (self._changed, self._unlocked, self._new):
+            self._changed, self._unlocked, self._new = changed, unlocked, new
             self._state = object()
 
 

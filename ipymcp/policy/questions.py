@@ -104,7 +104,7 @@ class Candidate(Struct, frozen=True):
     name: str
     digest: str
     lines: tuple[str, ...]
-    """All of its definition, secret-looking literals masked, and what its variables give to whom."""
+    """All of its definition, what its variables give to whom, and what an agreement is bound to."""
     dangers: tuple[str, ...]
     """What is dangerous in it."""
     secrets: tuple[str, ...]
@@ -120,6 +120,10 @@ class TrustQuestion(Struct, frozen=True):
     why: str
     """Why it is asked: a project's file, or the user's own that changed."""
     candidates: tuple[Candidate, ...]
+    left_out: str = ""
+    """The servers that are not shown, and to which no answer agrees, in one line."""
+    is_strangers: bool = False
+    """Whether a stranger wrote the file: none of it is masked, not even what is a secret elsewhere."""
 
 
 class TrustAnswer(Struct, frozen=True):

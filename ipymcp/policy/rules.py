@@ -92,7 +92,8 @@ class Rule(Struct, frozen=True):
         """Whether it is about this tool of this server."""
         if not self.digest:
             return _names(entry, self.pattern, f"{entry.server}.")
-        return self.digest == digest and _names(entry, self.pattern)
+        # By the tool's own name alone: another tool may come that is typed as this one was.
+        return self.digest == digest and fnmatchcase(entry.name, self.pattern)
 
     def __str__(self) -> str:
         return f"{self.decision} {self.pattern} ({self.origin})"

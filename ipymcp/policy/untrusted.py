@@ -110,7 +110,7 @@ def source_of_value(value: object) -> str:
                 return f"an error of {getattr(one, 'where', '') or 'a server'}"
             left += [one.__cause__, *one.args]
         elif is_object(one):
-            left += [*one.keys(), *one.values()]
+            left += itertools.chain(*itertools.islice(one.items(), _MAX_VALUES))
         elif issubclass(kind, (list, tuple, set, frozenset)):
             left += itertools.islice(one, _MAX_VALUES)
     return ""

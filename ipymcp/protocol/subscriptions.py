@@ -95,7 +95,7 @@ class Listenings:
         kept: dict[str, Any] = honoured if is_object(honoured) else {}
         for kind, word in _LISTS.items():
             if listening.wanted.get(word) and not kept.get(word):
-                self._noise(f"the server does not announce changes of its {kind}; %mcp restart shows them")
+                self._noise(f"the server does not announce changes of its {kind}; a restart shows them")
         uris = kept.get(_RESOURCES)
         listening.acknowledged.set_result(
             frozenset(uri for uri in uris if isinstance(uri, str)) if is_array(uris) else frozenset()

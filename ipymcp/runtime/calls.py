@@ -17,8 +17,10 @@ from ipymcp.policy.untrusted import quotes_server
 from ipymcp.protocol.pushes import HandshakeNeeded
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.checked import PATIENCE, checked
+from ipymcp.runtime.names import expression, quoted
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -105,7 +107,8 @@ class Call(Generic[T]):
         self._listeners: list[Callable[[Progress | None], None]] = []
 
     def __repr__(self) -> str:
-        return f"<Call {self.number} {self.session.name}.{self.tool}, {'done' if self.done else 'running'}>"
+        state = "done" if self.done else "running"
+        return one_line(f"<Call {self.number} {self.session.name}.{self.tool}, {state}>")
 
     # -- three ways to wait -------------------------------------------------------------------------------------------
 
@@ -363,7 +366,7 @@ class Call(Generic[T]):
             self.done = True
             error = CallTimeout(
                 f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
-                hint=f"give it longer: timeout=…, or %mcp restart {self.session.name}",
+                hint=f"{self._longer(self.options.timeout)}, or %mcp restart {quoted(self.session.name)}",
             )
             self._record(error)
             raise self._explain(error)
@@ -478,9 +481,17 @@ class Call(Generic[T]):
     def _timed_out(self) -> CallTimeout:
         total = time.monotonic() - self.started - self._owed
         if total >= self.options.max_timeout:
-            return CallTimeout(f"no answer within {self.options.max_timeout:g} s", hint="give it longer: timeout=…")
+            return CallTimeout(
+                f"no answer within {self.options.max_timeout:g} s", hint=self._longer(self.options.max_timeout)
+            )
         silence = "and no progress " if self.progress else ""
-        return CallTimeout(f"no answer {silence}within {self.options.timeout:g} s", hint="give it longer: timeout=…")
+        return CallTimeout(
+            f"no answer {silence}within {self.options.timeout:g} s", hint=self._longer(self.options.timeout)
+        )
+
+    def _longer(self, seconds: float) -> str:
+        """How to make the same call with more time."""
+        return f"give it longer: {expression(self.session.name, self.tool)}.options(timeout={2 * seconds:g})(…)"
 
     def end_if_late(self) -> None:
         """Give it up if its time has passed; for calls that nobody waits for in a thread."""

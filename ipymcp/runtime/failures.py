@@ -21,6 +21,7 @@ from ipymcp.errors import (
 )
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.environment import forgotten_variable
+from ipymcp.runtime.names import quoted
 from ipymcp.runtime.web import domain, is_web_address
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def start_failure(error: McpError, definition: ServerDefinition, exit_code: int 
     if exit_code == 0 and isinstance(error, ConnectionLost):
         return StartError(
             "the program ended at once, with exit code 0, and never spoke MCP: it does not look like an MCP server",
-            hint=f"check its command; %mcp logs {definition.name} has what it wrote",
+            hint=f"check its command; %mcp logs {quoted(definition.name)} has what it wrote",
         )
     if isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
         return error
@@ -97,6 +98,8 @@ def explain(
         exit_code: Of its process, where that has ended.
     """
     error.server = error.server or definition.name
+    if error.hint:  # those below the runtime do not know what the user calls the server
+        error.hint = error.hint.replace("%mcp start NAME", f"%mcp start {quoted(definition.name)}")
     if isinstance(error, RpcError) and error.code == _VISIT_FIRST and error.hint is None:
         _name_addresses(error)
     if not isinstance(error, ServerError) or isinstance(error, (CommandNotFound, TrustError)) or error.stderr:
@@ -121,9 +124,10 @@ def _name_addresses(error: RpcError) -> None:
 
 
 def _hint(error: ServerError, definition: ServerDefinition) -> str:
+    name = quoted(definition.name)
     if isinstance(error, AuthError):
-        return f"%mcp start {definition.name}"
+        return f"%mcp start {name}"
     variable = forgotten_variable(definition, error.stderr)
     if variable:
         return f"{variable} is set here but not passed on: add it by --env {variable}"
-    return f"%mcp logs {definition.name} · %mcp restart {definition.name}"
+    return f"%mcp logs {name} · %mcp restart {name}"

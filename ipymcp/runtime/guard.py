@@ -164,12 +164,13 @@ class Guard:
         """
         from ipymcp.policy.scan import scan
 
-        for name in await self.pinning.compare(
+        changed, new = await self.pinning.compare(
             session.rights.digest, session.name, tools, starting=session.client is None
-        ):
-            session.log.add(
-                "host", "warning", f"{name} has changed since it was pinned: %mcp pins {session.name}.{name}"
-            )
+        )
+        notes = dict.fromkeys(changed, "has changed since it was pinned")
+        notes |= dict.fromkeys(new, "is new since the others were pinned")
+        for name, note in notes.items():
+            session.log.add("host", "warning", f"{name} {note}: %mcp pins {session.name}.{name}")
         found = await asyncio.to_thread(scan, session.name, tools)
         for finding in found:
             session.log.add("host", "warning", f"the scan found: {finding}")

@@ -21,12 +21,12 @@ from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.answers import Answers
 from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
 from ipymcp.runtime.calls import Call
-from ipymcp.runtime.checked import check_name
+from ipymcp.runtime.checked import check_name, shown
 from ipymcp.runtime.events import Events
 from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.runtime.names import RESERVED_HOST, aliases, nearest
+from ipymcp.runtime.names import RESERVED_HOST, aliases, identifier, nearest, quoted
 from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.redirects import Redirects
@@ -116,12 +116,6 @@ class Host:
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question. Not on the loop."""
         return self.loop.run(self.guard.trust.allows(definition))
-
-    def agree(self, definition: ServerDefinition) -> None:
-        """The user has had us write this definition: it may run. Not on the loop."""
-        from ipymcp.config.trust import wanted_secrets
-
-        self.loop.run(self.guard.trust.agree(definition, secrets=wanted_secrets(definition)))
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
@@ -280,10 +274,19 @@ class Host:
         for exact, alias in self.aliases().items():
             if alias == name:
                 return self.sessions[exact]
-        hint = nearest(name, self.sessions) or (
-            f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-        )
-        raise UnknownName(f"there is no server {name!r}", hint=hint)
+        definition = self.configured(name)
+        if definition is not None:
+            hint = f"it is configured, and not loaded yet: %mcp load {quoted(definition.name)}"
+        else:
+            loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
+            hint = nearest(name, self.sessions) or loaded
+        raise UnknownName(f"there is no server {shown(name)}", hint=hint)
+
+    def configured(self, name: str) -> ServerDefinition | None:
+        """What the files define under this name, or for this alias. It reads them: not for Tab."""
+        found = self.discovery.peek().definitions
+        named = [found[name]] if name in found else [one for own, one in found.items() if identifier(own) == name]
+        return named[0] if named else None
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool`, at the longest name of a server; `server__tool` is understood too.
@@ -305,7 +308,7 @@ class Host:
             session = self.sessions[known[server]]
             raise UnknownName(
                 f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
-                hint=f"its {kind}s: %mcp {kind}s {session.name}",
+                hint=f"its {kind}s: %mcp {kind}s {quoted(session.name)}",
             )
         self.find(server)
         raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
@@ -322,7 +325,7 @@ class Host:
         if session.client is None and not session.is_lazy:
             session.require()
         spelled = session.catalog.aliases if tool.isidentifier() else session.catalog.tools
-        hint = nearest(tool, spelled) or f"%mcp tools {session.name}"
+        hint = nearest(tool, spelled) or f"%mcp tools {quoted(session.name)}"
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:

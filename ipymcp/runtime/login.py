@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import AuthError
 from ipymcp.runtime.interaction import LoginQuestion
+from ipymcp.runtime.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ class SessionUser:
 
     async def _answer(self, question: LoginQuestion, arriving: asyncio.Future[str] | None) -> str:
         desk = self._services.desk
-        hint = f"%mcp start {self._session.name}"
+        hint = f"%mcp start {quoted(self._session.name)}"
         if not desk.can_ask("login"):
             raise AuthError(f"wants a login at {question.domain}, and there is nobody to ask", hint=hint)
         answer = await desk.ask("login", lambda interaction: interaction.login(question), None)

@@ -1,13 +1,15 @@
 """Names both ways: what a server calls a thing, what a user types, what a model sees.
 
-A user types identifiers. `read-file` is `read_file`, `from` is `from_`; two names that come out the same get a suffix,
-in the server's order; a name that is one of ours (`RESERVED_HOST`, `RESERVED_SERVER`) gets an underscore.
+A user types identifiers. `read-file` is `read_file`, `from` is `from_`, `élan` stays; two names that come out the
+same get a suffix, in the server's order; a name that is one of ours (`RESERVED_HOST`, `RESERVED_SERVER`) gets an
+underscore.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ __all__ = [
     "RESERVED_PROMPTS",
     "RESERVED_SERVER",
     "aliases",
+    "expression",
     "identifier",
     "model_name",
     "nearest",
@@ -37,17 +40,23 @@ RESERVED_SERVER = frozenset({"prompts", "resources"})
 RESERVED_PROMPTS = frozenset({"df", "table"})
 """Words of `mcp.server.prompts` itself. A prompt of such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
-_NO_IDENTIFIER = re.compile(r"\W", re.ASCII)
-_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;]+")
+_NO_IDENTIFIER = re.compile(r"[^\w\u0080-\U0010ffff]", re.ASCII)
+_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;$]*[^\s'\"()\[\]{}=;$?\\]")
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
+_LONGEST_WORD = 200
+"""What is longer is no mistyped name, and slow to compare."""
 
 
 def identifier(name: str) -> str:
     """The Python identifier nearest to a name."""
-    text = _NO_IDENTIFIER.sub("_", name) or "_"
-    if text[0].isdigit() or text[0] == "_":  # what begins with _ are our own attributes, and Python's
-        text = f"n{text}" if text[0].isdigit() else f"n_{text.lstrip('_')}"
+    text = _NO_IDENTIFIER.sub("_", name)
+    if not text.isascii():  # as Python reads identifiers
+        text = "".join(one if f"a{one}".isidentifier() else "_" for one in unicodedata.normalize("NFKC", text))
+    if text[:1] in ("_", ""):  # what begins with _ are our own attributes, and Python's
+        text = f"n_{text.lstrip('_')}"
+    elif not text[0].isidentifier():
+        text = f"n{text}"
     return f"{text}_" if keyword.iskeyword(text) else text
 
 
@@ -97,12 +106,25 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     """`did you mean 'a' or 'b'?`, or the empty string where nothing is near."""
     import difflib
 
+    if len(word) > _LONGEST_WORD:
+        return ""
     known = list(dict.fromkeys(candidates))
     near = difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
     if not near:
         folded = word.casefold()
         near = [name for name in known if folded and folded in name.casefold()][:limit]
     return f"did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def expression(server: str, tool: str) -> str:
+    """What one writes in Python for a tool, by the names that the user and the server gave."""
+    owner = _member("mcp", server, RESERVED_HOST)
+    return _member(owner, tool, RESERVED_SERVER)
+
+
+def _member(owner: str, name: str, reserved: Collection[str]) -> str:
+    is_plain = identifier(name) == name and name not in reserved
+    return f"{owner}.{name}" if is_plain else f"{owner}[{name!r}]"
 
 
 def quoted(name: str, *, is_open: bool = False) -> str:

@@ -104,7 +104,7 @@ class _ServerRedirect:
         self._forget()
         if not self._address.done():
             error = AuthError(
-                f"the login was not made within {self._lasts / 60:g} minutes", hint="%mcp start asks again"
+                f"the login was not made within {self._lasts / 60:g} minutes", hint="%mcp start NAME asks again"
             )
             self._address.set_exception(error)
             self._address.exception()  # perhaps nobody wants to know

@@ -16,6 +16,7 @@ from ipymcp.runtime.folders import folder_of
 from ipymcp.runtime.interaction import CANCELLED, UNANSWERED, Answer, FormQuestion, UrlQuestion
 from ipymcp.runtime.reach import login_extension
 from ipymcp.runtime.web import is_web_address
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ class SamplingRequest(msgspec.Struct, frozen=True):
     """All of the request's params: `modelPreferences`, `temperature`, `stopSequences`, …"""
 
     def __repr__(self) -> str:
-        return f"<SamplingRequest of {self.server}, {len(self.messages)} messages>"
+        return one_line(f"<SamplingRequest of {self.server}, {len(self.messages)} messages>")
 
 
 class SessionResponder:

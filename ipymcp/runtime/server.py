@@ -37,6 +37,7 @@ from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
 from ipymcp.runtime.health import check, watch_health
 from ipymcp.runtime.logs import RollingLog
+from ipymcp.runtime.names import quoted
 from ipymcp.runtime.opening import Opener
 from ipymcp.runtime.refresh import hold_subscription, keep_fresh
 from ipymcp.runtime.starting import Start
@@ -236,16 +237,16 @@ class ServerSession:
         if self.error is not None:
             raise copy.copy(self.error)  # each caller's own: raising writes into it
         if self.state is State.DISABLED:
-            raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {self.name}")
+            raise ServerStopped("is disabled", server=self.name, hint=f"%mcp enable {quoted(self.name)}")
         if self.state is State.UNREACHABLE:
             since = time.strftime("%H:%M", time.localtime(self.away_since))
             raise ConnectionLost(
                 f"cannot be reached since {since}", server=self.name, hint="it is looked for; %mcp shows"
             )
-        hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {self.name}"
+        hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {quoted(self.name)}"
         if self.state is State.RESTARTING:
             raise ConnectionLost("is restarting", server=self.name, hint=hint)
-        state = "stopping" if self.state is State.READY else self.state.value
+        state = "stopping" if self.state is State.READY else self.state.word
         raise ServerStopped(f"is {state}", server=self.name, hint=hint)
 
     @property

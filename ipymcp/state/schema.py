@@ -105,4 +105,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )
         """,
     ),
+    (
+        # trust.py: the files that an agreement is bound to, in words
+        "ALTER TABLE trust ADD COLUMN bound TEXT NOT NULL DEFAULT ''",
+    ),
 )

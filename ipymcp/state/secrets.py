@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Protocol
 
+from ipymcp.config.variables import SECRET_NAME
 from ipymcp.errors import SecretError
 from ipymcp.masking import masks
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ipymcp.state.safe import Kept, Safe
 
 __all__ = ["SecretSource", "Secrets"]
-
-_NAME = re.compile(r"[A-Za-z_][\w.-]*(@[^\r\n{}]+)?", re.ASCII)
 
 
 class SecretSource(Protocol):
@@ -57,10 +55,12 @@ class Secrets:
         Raises:
             SecretError: Its name is none, it is empty, or it cannot be kept.
         """
-        if _NAME.fullmatch(name) is None:
+        if SECRET_NAME.fullmatch(name) is None:
             raise SecretError("that is no name for a secret", hint="use letters, digits, _, . and -")
         if not value:
-            raise SecretError(f"the secret {name!r} would be empty; nothing was changed", hint="%mcp secret delete")
+            raise SecretError(
+                f"the secret {name!r} would be empty; nothing was changed", hint=f"%mcp secret delete {name}"
+            )
         masks.add(value)
         return self._safe.set("secret", name, value)
 

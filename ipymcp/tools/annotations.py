@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import reduce
+from typing import Any, Final, Literal
 
+from ipymcp.masking import masks
 from ipymcp.tools.schema_tree import Schema, SchemaTree, form_kinds, listed_values, properties
 
 __all__ = ["Annotation", "annotate"]
@@ -20,15 +22,35 @@ ObjectNamer = Callable[[Schema], str | None]
 
 
 class Annotation(str):
-    """An annotation in words that `inspect` prints without quotes."""
+    """An annotation in words, which `inspect` prints without quotes, and the type that they name.
 
-    __slots__ = ()
+    Args:
+        words: Such as `int | None`.
+        type: That type; what has a name of its own elsewhere is a `dict[str, Any]`.
+    """
+
+    type: Any
+
+    def __new__(cls, words: str, type: Any = Any) -> Annotation:
+        """The words, with their type."""
+        made = super().__new__(cls, words)
+        made.type = type
+        return made
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def annotate(tree: SchemaTree, schema: Any, *, nullable: bool = False, name_object: ObjectNamer | None = None) -> str:
+_ANY: Final = Annotation("Any")
+_TYPES: Final = {
+    word: Annotation(word, kind)
+    for word, kind in (("str", str), ("int", int), ("float", float), ("bool", bool), ("None", type(None)))
+}
+
+
+def annotate(
+    tree: SchemaTree, schema: Any, *, nullable: bool = False, name_object: ObjectNamer | None = None
+) -> Annotation:
     """The annotation for values of a subschema; `Any` where it says nothing, or more than is readable.
 
     Args:
@@ -45,11 +67,11 @@ class _Words:
         self.tree = tree
         self.name_object = name_object
 
-    def of(self, schema: Any, depth: int = _MAX_DEPTH, *, nullable: bool = False) -> str:
+    def of(self, schema: Any, depth: int = _MAX_DEPTH, *, nullable: bool = False) -> Annotation:
         if depth <= 0:
-            return "Any"
+            return _ANY
         literals: list[Any] = []
-        words: dict[str, None] = {}
+        words: dict[Annotation, None] = {}
         for form in self.tree.alternatives(schema):
             listed = _literals(form)
             if listed is not None:
@@ -59,39 +81,42 @@ class _Words:
         if len(literals) > _MAX_LITERALS:
             words.update(dict.fromkeys(_words_of(literals)))
         elif some := [repr(value) for value in literals if value is not None]:
-            words = {f"Literal[{', '.join(some)}]": None, **words}
+            values = tuple(masks.json(value) for value in literals if value is not None)
+            words = {Annotation(f"Literal[{', '.join(some)}]", Literal[values]): None, **words}
         if None in literals or nullable:
-            words["None"] = None
+            words[_TYPES["None"]] = None
         return _union(words)
 
-    def _form(self, form: Schema, depth: int) -> list[str]:
+    def _form(self, form: Schema, depth: int) -> list[Annotation]:
         kinds = form_kinds(form)
         if kinds is None:
-            return ["Any"]
+            return [_ANY]
         words = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
         if "array" in kinds:
             items = form.get("items", True) if "prefixItems" not in form else True
-            words.append(f"list[{self.of(items if isinstance(items, dict) else True, depth - 1)}]")
+            item = self.of(items if isinstance(items, dict) else True, depth - 1)
+            words.append(Annotation(f"list[{item}]", list[item.type]))
         if "object" in kinds:
             words.append(self._object(form, depth))
         return words
 
-    def _object(self, form: Schema, depth: int) -> str:
+    def _object(self, form: Schema, depth: int) -> Annotation:
         named = self.name_object(form) if self.name_object and properties(form) else None
         if named:
-            return named
+            return Annotation(named, dict[str, Any])
         extra: Any = form.get("additionalProperties")
-        values = self.of(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else "Any"
-        return f"dict[str, {values}]"
+        values = self.of(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else _ANY
+        return Annotation(f"dict[str, {values}]", dict[str, values.type])
 
 
-def _union(words: dict[str, None]) -> str:
-    if "Any" in words or not words:
-        return "Any"
+def _union(words: dict[Annotation, None]) -> Annotation:
+    if _ANY in words or not words:
+        return _ANY
     if len(words) > _MAX_UNION:
-        return "Any"
+        return _ANY
     # None reads best at the end.
-    return " | ".join(sorted(words, key=lambda word: word == "None"))
+    listed = sorted(words, key=lambda word: word == "None")
+    return Annotation(" | ".join(listed), reduce(lambda one, other: one | other, [word.type for word in listed]))
 
 
 def _literals(form: Schema) -> list[Any] | None:
@@ -102,9 +127,10 @@ def _literals(form: Schema) -> list[Any] | None:
     return listed
 
 
-def _words_of(literals: list[Any]) -> list[str]:
+def _words_of(literals: list[Any]) -> list[Annotation]:
     return _ordered({type(value).__name__ for value in literals if value is not None})
 
 
-def _ordered(words: set[str]) -> list[str]:
-    return sorted(words, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))
+def _ordered(words: set[str]) -> list[Annotation]:
+    ordered = sorted(words, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))
+    return [_TYPES[word] for word in ordered]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from msgspec import Struct, field
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
+from ipymcp.runtime.checked import shown
 from ipymcp.runtime.names import identifier, nearest, quoted
 from ipymcp.runtime.states import State
 
@@ -28,6 +30,12 @@ _NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
 """Parts of a host's name that say nothing of whose it is."""
 _TYPED = frozenset({"cell", "script", "named"})
 """The scopes of definitions that are nearer than any file that was found."""
+
+_PROGRAMS = {".py": "python ", ".js": "node ", ".mjs": "node ", ".ts": "npx tsx ", ".sh": "sh "}
+"""How files that are no config files are run, by how their names end."""
+_ADDRESS = re.compile(r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?")
+_PORT = re.compile(r"[\w.-]+:\d+(/|$)")
+_LOCAL = re.compile(r"localhost|127\.|\[::1\]|[\w-]+:\d")
 
 
 class Asked(Struct, frozen=True):
@@ -72,7 +80,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
         ConfigError: A file or definition is wrong.
         UnknownName: A name that is nowhere defined.
     """
-    from ipymcp.config.files import from_mapping, read_each
+    from ipymcp.config.files import from_mapping
 
     items = list(what)
     if not items:
@@ -94,10 +102,12 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             definitions[remote.name] = remote
             named.append(remote.name)
         elif isinstance(item, os.PathLike) or _looks_like_path(item):
+            _check_file(os.fspath(item), host)
             definitions.update(_sound(pending))
             source = host.discovery.named(item)
             path = Path(str(source))
-            available = pending = read_each(source)
+            read = host.discovery.read_named(source)
+            available = pending = {name: _beside_typed(entry, host) for name, entry in read.items()}
             if not available:
                 lines.append(f"{path} defines no servers")
         else:
@@ -105,6 +115,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             if path is None and found is None and not _is_typed(item, host):
                 found = host.discovery.read()
             definitions[item] = _from(path, item, available) if path else _named(item, found, host)
+            lines += [line for line in _missing(found) if line not in lines]
             named.append(item)
     definitions.update(_sound(pending))
     return Asked(list(definitions.values()), named, lines)
@@ -151,6 +162,13 @@ def _is_typed(name: str, host: Host) -> bool:
     return session is not None and session.definition.source.scope in _TYPED
 
 
+def _beside_typed(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
+    """A project's server says so, where it would take the place of one that the user typed or named."""
+    if isinstance(entry, ConfigError) or entry.source.scope != "project" or not _is_typed(entry.name, host):
+        return entry
+    return entry.shadowing("this notebook")
+
+
 def _sound(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:
     """All of a file's, none of which may be wrong."""
     sound: dict[str, ServerDefinition] = {}
@@ -179,9 +197,38 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
     if name == "demo":
         return demo_definition()
     known = found.servers if found is not None else ()
-    hint = nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {name} -- COMMAND ARG…"
-    raise UnknownName(f"no server {name!r} is known here", hint=hint)
+    if name.split()[1:]:
+        raise UnknownName(f"{shown(name)} is no server's name", hint=f"a command stands behind --: %mcp load -- {name}")
+    if host.state.known.named(name) is not None:
+        hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
+        raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
+    missing = "; ".join(_missing(found))
+    hint = (
+        nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…"
+    )
+    raise UnknownName(f"no server {shown(name)} is known here", hint=missing or hint)
+
+
+def _missing(found: Configuration | None) -> list[str]:
+    """What is wrong with the file that the user named in IPYMCP_CONFIG."""
+    problems = found.problems if found is not None else ()
+    return [str(error) for error in problems if str(error).startswith("IPYMCP_CONFIG")]
+
+
+def _check_file(text: str, host: Host) -> None:
+    """Raise for what looks like a path, is no file, and is meant otherwise: a program, or an address."""
+    path = os.path.join(host.folder, os.path.expanduser(text))
+    if text.split()[1:] and not os.path.exists(path):
+        raise UnknownName(f"{shown(text)}: no such file", hint=f"a command stands behind --: %mcp load -- {text}")
+    program = next((word for end, word in _PROGRAMS.items() if text.endswith(end)), None)
+    if program is not None:
+        raise UnknownName(f"{shown(text)} is a program, no config file", hint=f"%mcp load -- {program}{text}")
+    if _ADDRESS.fullmatch(text) and not os.path.exists(path):
+        scheme = "http" if _LOCAL.match(text) else "https"
+        hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"
+        raise UnknownName(f"{shown(text)}: no such file", hint=hint)
 
 
 def _looks_like_path(text: str) -> bool:
-    return text.endswith((".json", ".json5", ".jsonc")) or "/" in text or os.sep in text or text in (".", "..", "~")
+    is_file = text.endswith((".json", ".json5", ".jsonc", *_PROGRAMS)) or _PORT.match(text) is not None
+    return is_file or "/" in text or os.sep in text or text in (".", "..", "~")

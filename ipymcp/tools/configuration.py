@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.convert import TARGETS, as_own, exported
 from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.places import user_file
 from ipymcp.config.secrecy import masked_definition
 from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.folders import folder_of
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.states import State
 from ipymcp.text import escaped, visible
 from ipymcp.tools.tables import Table
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Document", "explanation", "export_to", "listing"]
 
+_TYPED = frozenset({"cell", "script", "named"})
+"""The scopes of definitions that are nearer than any file that was found."""
 Row = tuple[str, str, str]
 
 
@@ -65,7 +69,8 @@ def listing(found: Configuration, host: Host) -> Table:
             continue
         rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
         rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
-    note = "" if rows else "no servers are configured: %mcp config add NAME -- COMMAND ARG…"
+    where = f"keeps one in {user_file()}; a project's stand in mcp.json, in {host.folder} or above it"
+    note = "" if rows else f"no servers are configured: %mcp config add NAME -- COMMAND ARG… {where}"
     read = f"the notebook's folder is {host.folder}"
     return Table(("server", "runs", "state", "file"), rows, title="MCP configuration", note=note or read)
 
@@ -81,7 +86,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     entry = found.servers.get(name)
     farther: list[ServerDefinition] = list(found.shadowed.get(name, ()))
     loaded = session.definition if session is not None else None
-    if loaded is not None and loaded.source.scope in ("cell", "script", "named"):
+    if loaded is not None and loaded.source.scope in _TYPED:
         farther = [entry, *farther] if isinstance(entry, ServerDefinition) else farther
         entry = loaded
     if isinstance(entry, ConfigError):
@@ -91,7 +96,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
         raise UnknownName(f"no server {name!r} is configured here", hint=hint)
     rows = [*_values(entry), *_variables(entry, host), *_place(entry, host)]
     rows += [("shadows", _runs(one), one.source.where()) for one in farther]
-    note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {name} asks"
+    note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {quoted(name)} asks"
     title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
     return Table(("value", "is", "from"), rows, title=title, note=note)
 
@@ -105,8 +110,10 @@ def export_to(target: str, names: Sequence[str], host: Host) -> Document:
     if target not in TARGETS:
         hint = nearest(target, TARGETS, limit=1) or f"there are {', '.join(TARGETS)}"
         raise UnknownName(f"there is no host {target!r} to export to", hint=hint)
+    found = host.discovery.read().definitions
     loaded = {session.name: session.definition for session in host.sessions.values()}
-    known = {**host.discovery.read().definitions, **loaded}
+    typed = {name: one for name, one in loaded.items() if name not in found or one.source.scope in _TYPED}
+    known = {**found, **typed}
     for name in names:
         if name not in known:
             raise UnknownName(f"no server {name!r} is configured here", hint=nearest(name, known) or "%mcp config")
@@ -135,9 +142,9 @@ def _state(definition: ServerDefinition, host: Host) -> str:
         return "disabled"
     session = host.sessions.get(definition.name)
     if session is not None and session.definition == definition:
-        return session.state.value
+        return session.state.word
     if not host.trusts(definition):
-        return "needs_trust"
+        return State.NEEDS_TRUST.word
     return "not loaded" if session is None else "changed"
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.text import visible
+from ipymcp.text import one_line, unmasked_line, visible
 from ipymcp.tools.typed_choice import NO, YES, read_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, Candidate, TrustQuestion, WantedCall
 
@@ -42,7 +42,9 @@ def ask_trust(question: TrustQuestion) -> TrustAnswer:
     wanting = [candidate for candidate in candidates if not candidate.is_agreed]
     _say(f"{_line(question.file)} {question.why}. {_would(len(wanting), len(candidates))}:")
     for number, candidate in enumerate(candidates, start=1):
-        _show(number, candidate)
+        _show(number, candidate, unmasked_line if question.is_strangers else _line)
+    if question.left_out:
+        _say(f"  {_line(question.left_out)}")
     agreed = {candidate.name for candidate in candidates if candidate.is_agreed} | _agreed(wanting)
     secrets = [
         (candidate.name, secret)
@@ -68,12 +70,12 @@ def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
     return next(answer for answer in (*question.answers, "no") if answer == typed)
 
 
-def _show(number: int, candidate: Candidate) -> None:
-    _say(f"{number} {_line(candidate.name)}")
+def _show(number: int, candidate: Candidate, shown: Callable[[str], str]) -> None:
+    _say(f"{number} {shown(candidate.name)}")
     for line in candidate.lines:
-        _say(f"  │ {_line(line)}")
+        _say(f"  │ {' '.join(shown(line).split())}")
     for danger in candidate.dangers:
-        _say(f"  ! {_line(danger)}")
+        _say(f"  ! {shown(danger)}")
 
 
 def _would(running: int, all_of_them: int) -> str:
@@ -127,8 +129,8 @@ def _shortened(text: str) -> str:
 
 def _line(text: str) -> str:
     """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
-    return " ".join(visible(text).replace("\n", "\u240a").split())
+    return " ".join(one_line(text).split())
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - meant for the cell
+    print(unmasked_line(text), flush=True)  # noqa: T201 - meant for the cell

@@ -111,7 +111,7 @@ def _returns(output_schema: Mapping[str, Any] | None) -> str:
     if not output_schema:
         return ""
     tree = SchemaTree(output_schema)
-    members = tree.members()
+    members = tree.record.members
     if not members:
         return f"Returns:\n    A ToolResult whose .data is {printable(annotate(tree, tree.root))}."
     lines = [

@@ -1,4 +1,8 @@
-"""Changes of ipymcp's own files, as the user asks for them: servers added, updated, removed, imported."""
+"""Changes of ipymcp's own files, as the user asks for them: servers added, updated, removed, imported.
+
+What the user typed may run; what is changed may run if the user had agreed to it before; what is imported from a file
+may run once the user has been shown it and agreed.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,13 @@ from msgspec import Struct
 
 from ipymcp.config.convert import adopted
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.edit import edit, project_file
+from ipymcp.config.edit import edit, editable, project_file
 from ipymcp.config.entries import changed, ours, put, standing
 from ipymcp.config.files import read_each
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.places import own_files, user_file
 from ipymcp.errors import ConfigError, UnknownName
+from ipymcp.policy.trust import Grant
 from ipymcp.runtime.names import nearest, quoted
 from ipymcp.tools.given import given
 
@@ -62,7 +67,9 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
                 raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
             added.append(put(one, document, source))
 
-    _edit(file, alter, host, project, added)
+    _edit(file, alter, host, project)
+    for one in added:
+        host.loop.run(host.guard.trust.agree_to_typed(one))
     return Imported(file, tuple(one.name for one in added), ())
 
 
@@ -73,18 +80,19 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         ConfigError: ipymcp's own files do not define it, it would be wrong, or the file cannot be written.
     """
     file, source = _holder(name, host, project)
-    agreed: list[ServerDefinition] = []
+    updated: list[tuple[Grant | None, ServerDefinition]] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
         entry = _entry(name, servers, file)
-        is_trusted = _is_trusted(name, document, source, host)
+        grant = _grant(name, document, source, host)  # before it is changed
         servers[name] = changed(ours(entry, values, source), values)
-        definition = standing(name, document, source)
-        if is_trusted:  # else what somebody else changed would come to be agreed to
-            agreed.append(definition)
+        updated.append((grant, standing(name, document, source)))
 
-    return _edit(file, alter, host, source.scope == "project", agreed)
+    _edit(file, alter, host, source.scope == "project")
+    for grant, definition in updated:
+        host.loop.run(host.guard.trust.carry_over(grant, definition))
+    return file
 
 
 def remove(name: str, host: Host, *, project: bool) -> Path:
@@ -102,29 +110,53 @@ def remove(name: str, host: Host, *, project: bool) -> Path:
 def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, replace: bool) -> Imported:
     """Take another host's servers over, from its own files or from one that is named.
 
+    Another host's own files are the user's. Of any other file the user is shown what would run, and asked.
+
     Raises:
         UnknownName: No such host, or it has no such server.
         ConfigError: There is nothing to read, or the file cannot be written.
+        TrustError: Nobody could be asked whether it may run.
     """
     theirs, notes = _theirs(place, host)
     for name in names:
         if name not in theirs:
             raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, theirs) or ", ".join(theirs))
-    chosen = [theirs[name] for name in names or theirs]
     file, source = _target(host, project)
+    scratch = editable(file)[1]
+    there = frozenset(scratch["mcpServers"])
+    chosen: list[ServerDefinition] = []
+    for one in (theirs[name] for name in names or theirs):
+        if one.name in there and not replace:
+            notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
+        else:
+            chosen.append(one)
+    shown: dict[str, ServerDefinition] = {}
+    granted: Mapping[str, Grant] = {one.name: Grant() for one in chosen}
+    if chosen and place not in HOSTS:
+        shown = {one.name: put(one, scratch, source) for one in chosen}  # as it will stand
+        asked = [one.shadowing(str(file)) if one.name in there else one for one in shown.values()]
+        answer = host.loop.run(host.guard.trust.ask_about_import(_path(place, host), str(file), asked))
+        notes += [f"{name} is not imported: {why}" for name, why in answer.refused.items()]
+        chosen = [one for one in chosen if one.name not in answer.refused]
+        granted = answer.granted
     taken: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
-        servers = document["mcpServers"]
         for one in chosen:
-            if one.name in servers and not replace:
-                notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
-                continue
-            taken.append(put(one, document, source))
+            definition = put(one, document, source)
+            if shown.get(one.name, definition) != definition:
+                raise ConfigError(f"{file}: has changed meanwhile", hint="import it again")
+            taken.append(definition)
 
     if chosen:
-        _edit(file, alter, host, project, taken)
+        _edit(file, alter, host, project)
+    for one in taken:
+        host.loop.run(host.guard.trust.carry_over(granted.get(one.name), one))
     return Imported(file, tuple(one.name for one in taken), tuple(notes))
+
+
+def _path(place: str, host: Host) -> str:
+    return os.path.abspath(os.path.join(host.folder, os.path.expanduser(place)))
 
 
 def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
@@ -134,7 +166,7 @@ def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[s
     if "/" not in place and os.sep not in place and "." not in place:
         hint = nearest(place, HOSTS, limit=1) or f"a file's path, or one of {', '.join(HOSTS)}"
         raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
-    path = os.path.abspath(os.path.join(host.folder, os.path.expanduser(place)))
+    path = _path(place, host)
     found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
     wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
     return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
@@ -160,7 +192,7 @@ def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
         if place in own or is_projects:
             return Path(place), one.source
     if definitions:
-        hint = f"change it there, or copy it: %mcp config import {definitions[0].source} {name}"
+        hint = f"change it there, or copy it: %mcp config import {quoted(str(definitions[0].source))} {quoted(name)}"
         raise ConfigError(f"{name} is defined in {definitions[0].source}, which ipymcp does not write", hint=hint)
     return file, source
 
@@ -174,24 +206,16 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
     return cast("Mapping[str, Any]", entry)
 
 
-def _is_trusted(name: str, document: Mapping[str, Any], source: Source, host: Host) -> bool:
-    """Whether a server may run as it stands, or could not anyhow."""
+def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -> Grant | None:
+    """What the user agreed to for a server as it stands: nothing, where it cannot be read."""
     try:
-        return host.trusts(standing(name, document, source))
+        definition = standing(name, document, source)
     except ConfigError:
-        return True
+        return None
+    return host.loop.run(host.guard.trust.grant(definition))
 
 
-def _edit(
-    file: Path,
-    alter: Callable[[dict[str, Any]], None],
-    host: Host,
-    project: bool,
-    agreed: Sequence[ServerDefinition] = (),
-) -> Path:
-    """Change the file. What the user has had us write, which `alter` puts into `agreed`, may run."""
+def _edit(file: Path, alter: Callable[[dict[str, Any]], None], host: Host, project: bool) -> Path:
     edit(file, alter, private=not project)
     host.discovery.wrote(file)
-    for definition in agreed:
-        host.agree(definition)
     return file

@@ -25,7 +25,7 @@ from ipymcp.runtime.checked import (
     checked,
     one_of,
 )
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
 from ipymcp.runtime.states import State
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
@@ -267,7 +267,16 @@ class Mcp(Live):
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by its name or what a user types for it."""
+        self._load_if_lazy(name)
         return ServerTools(self, self._host.find(name))
+
+    def _load_if_lazy(self, name: str) -> None:
+        """Load a server that is configured to start when it is used, and may run without a question."""
+        if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
+            return
+        definition = self._host.configured(name)
+        if definition is not None and definition.lazy and not definition.disabled and self._host.trusts(definition):
+            self.load(definition.name)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the servers."""
@@ -309,12 +318,17 @@ class Mcp(Live):
         self._told("sampling", self._host.set_handler("sampling", function))
         return function
 
-    def _set_model(self, model: Any, budget: int) -> None:
-        """Ask this model from now on, and answer servers with it unless the user has a function for that."""
+    def _set_model(self, model: Any, budget: int) -> list[str]:
+        """Ask this model from now on, and answer servers with it unless the user has a function for that.
+
+        Returns:
+            The servers that run and cannot ask for it before their next start.
+        """
         self._model, self._budget = model, budget
         before, handler = self._host.answers.sampling, self._sample if model is not None else None
         if before in (None, self._sample) and before != handler:
-            self._told("sampling", self._host.set_handler("sampling", handler, tools=True))
+            return self._host.set_handler("sampling", handler, tools=True)
+        return []
 
     async def _sample(self, request: SamplingRequest) -> dict[str, Any] | None:
         return await self._sampler.answer(request)
@@ -358,7 +372,7 @@ class Mcp(Live):
 
     def _told(self, what: str, untold: list[str]) -> None:
         if untold:
-            names = " ".join(untold)
+            names = " ".join(map(quoted, untold))
             self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
 
     # -- words that wait ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.masking import masks
 from ipymcp.runtime.interaction import CANCELLED, UNANSWERED, Answer
 from ipymcp.runtime.web import domain
-from ipymcp.text import visible
+from ipymcp.text import one_line, visible
 from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.tools.screen import on_screen
 from ipymcp.tools.typed_choice import NO, YES, read_choice
@@ -92,7 +92,7 @@ class Prompts:
         _say(f"{visible(question.server)} wants you to {visible(question.parties)}:")
         _say(f"  {visible(question.url)}")
         if question.scopes:
-            _say(f"  It may then: {visible(', '.join(question.scopes))}")
+            _say(f"  It may then: {', '.join(question.scopes)}")
         _say("Open that address in a browser and log in. Then press Enter here, or paste the address the browser")
         _say("ended at (needed where the browser runs on another machine) · !cancel")
         try:
@@ -173,9 +173,9 @@ def _read(prompt: str, *, hidden: bool = False) -> str:
     if hidden:
         import getpass
 
-        text = getpass.getpass(prompt)
+        text = getpass.getpass(one_line(prompt))
     else:
-        text = input(prompt)
+        text = input(one_line(prompt))
     text = text.strip()
     if hidden and text not in _ENDS:
         masks.add(text)
@@ -233,7 +233,7 @@ def _line(text: str) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - meant for the cell
+    print(one_line(text), flush=True)  # noqa: T201 - meant for the cell
 
 
 def _kernel() -> Any:

@@ -12,7 +12,7 @@ import msgspec
 
 from ipymcp.masking import mask, masks
 from ipymcp.tools.annotations import Annotation, annotate
-from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree, required_names
+from ipymcp.tools.schema_tree import ANYTHING, Schema, SchemaTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Parameter(msgspec.Struct, frozen=True):
     """What Python code writes: the name itself, or an identifier made from it (`from_`, `max_results`)."""
     required: bool
     annotation: Any
-    """For `inspect.Signature`: the type in words, such as `int | None`."""
+    """The type in words, such as `int | None`, with the type itself."""
     default: Any
     """The schema's default, None for an optional one without, `inspect.Parameter.empty` for a required one."""
     description: str
@@ -43,6 +43,20 @@ class Parameter(msgspec.Struct, frozen=True):
     """The allowed values where the schema lists them."""
     schema: Mapping[str, Any]
     """The argument's own schema."""
+
+
+class _ShownParameter(inspect.Parameter):
+    """A parameter whose annotation is a type, and is shown in words."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, name: str, kind: Any, *, default: Any = inspect.Parameter.empty, annotation: Any) -> None:
+        self._words = annotation
+        kind_of_value = annotation.type if isinstance(annotation, Annotation) else annotation
+        super().__init__(name, kind, default=default, annotation=kind_of_value)
+
+    def __str__(self) -> str:
+        return str(inspect.Parameter(self.name, self.kind, default=self.default, annotation=self._words))
 
 
 class ParameterList(msgspec.Struct, frozen=True):
@@ -60,24 +74,22 @@ class ParameterList(msgspec.Struct, frozen=True):
         It is for people to look at: secrets among the defaults are masked.
         """
         kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
-        listed = [
-            inspect.Parameter(
+        listed: list[inspect.Parameter] = [
+            _ShownParameter(
                 each.alias, kinds[each.required], default=masks.json(each.default), annotation=each.annotation
             )
             for each in self.parameters
         ]
         if self.says_open:
             rest = _free("arguments", {each.alias for each in self.parameters})
-            listed.append(inspect.Parameter(rest, inspect.Parameter.VAR_KEYWORD, annotation=Annotation("Any")))
+            listed.append(_ShownParameter(rest, inspect.Parameter.VAR_KEYWORD, annotation=Annotation("Any")))
         return inspect.Signature(listed, return_annotation=Annotation("ToolResult"))
 
 
 def read_parameters(tree: SchemaTree) -> ParameterList:
     """The parameters that a tool's input schema declares."""
-    members = tree.members()
-    forms = tree.alternatives(tree.root)
-    # The list is in the author's order even where the members were sorted by a serialiser.
-    required = [name for name in required_names(forms[0]) if all(name in required_names(form) for form in forms)]
+    members = tree.record.members
+    required = tree.record.required  # in the author's order, even where the members were sorted by a serialiser
     order = required + [name for name in members if name not in set(required)]
     aliases = _aliases(order)
     listed = tuple(
@@ -97,7 +109,7 @@ def _parameter(tree: SchemaTree, name: str, alias: str, schema: Any, *, required
         name=name,
         alias=alias,
         required=required,
-        annotation=Annotation(mask(annotation)),
+        annotation=Annotation(mask(annotation), annotation.type),
         default=default,
         description=_description(tree, own),
         enum=tree.choices(schema)[:_MAX_CHOICES],

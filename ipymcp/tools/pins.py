@@ -74,17 +74,18 @@ class ToolPins(Listing):
     def table(self) -> Table:
         """One row a tool."""
         rows: list[tuple[str, ...]] = []
-        changed = 0
         for session in self._host.sessions.values():
             pinned = self._loop.run(self._pinning.pins.of(session.rights.digest))
             conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
             for entry in session.catalog.tools.values():
                 name = f"{entry.server}.{entry.name}"
                 state = self._state(session, entry, pinned)
-                changed += state == "changed"
                 scan = "conspicuous" if name in conspicuous else ""
                 rows.append((name, state, _day(pinned.get(entry.name)), scan))
-        notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME takes it"] if changed else []
+        states = {state for _, state, *_ in rows}
+        notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME takes it"] if "changed" in states else []
+        if "new" in states:
+            notes.append("new: not there when the others were pinned; %mcp pins accept NAME takes it")
         if any(scan for *_, scan in rows):
             notes.append("%mcp pins scan says what is conspicuous")
         return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=" · ".join(notes))
@@ -101,9 +102,9 @@ class ToolPins(Listing):
         for session, entries in self._meant(names):
             pinned = await self._pinning.pins.of(session.rights.digest)
             for entry in entries:
-                pin = pinned.get(entry.name)
-                if pin is not None and self._state(session, entry, pinned) == "changed":
-                    diffs[f"{entry.server}.{entry.name}"] = diff(pin.definition, canonical(entry.definition))
+                if self._state(session, entry, pinned) in ("changed", "new"):
+                    before = pinned[entry.name].definition if entry.name in pinned else "{}"
+                    diffs[f"{entry.server}.{entry.name}"] = diff(before, canonical(entry.definition))
         return Changes(diffs)
 
     @waits
@@ -121,7 +122,11 @@ class ToolPins(Listing):
         taken: list[str] = []
         for session, entries in self._meant(names):
             digest = session.rights.digest
-            changed = [entry for entry in entries if self._pinning.has_changed(digest, entry.name)]
+            changed = [
+                entry
+                for entry in entries
+                if self._pinning.has_changed(digest, entry.name) or self._pinning.is_new(digest, entry.name)
+            ]
             await self._pinning.accept(digest, session.name, [entry.definition for entry in changed])
             taken += [f"{entry.server}.{entry.name}" for entry in changed]
         return taken
@@ -148,6 +153,8 @@ class ToolPins(Listing):
         return file
 
     def _state(self, session: ServerSession, entry: ToolEntry, pinned: Mapping[str, Pin]) -> str:
+        if self._pinning.is_new(session.rights.digest, entry.name):
+            return "new"
         if entry.name not in pinned:
             return "not pinned"
         return "changed" if self._pinning.has_changed(session.rights.digest, entry.name) else "as pinned"

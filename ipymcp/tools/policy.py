@@ -11,6 +11,7 @@ from ipymcp.errors import UnknownName
 from ipymcp.policy.conversation import refuse_models
 from ipymcp.policy.rules import CALLERS, USUAL, Rule
 from ipymcp.runtime.checked import FLAG, TEXT, checked
+from ipymcp.runtime.names import RESERVED_HOST, aliases
 from ipymcp.tools.live import Listing
 from ipymcp.tools.tables import Table
 from ipymcp.tools.waits import waits
@@ -67,14 +68,14 @@ class ToolPolicy(Listing):
     async def ask(self, *patterns: str, always: bool = False) -> None:
         """Have the user asked about calls of tools, whoever makes them. Arguments as for `allow`."""
         for pattern in patterns:
-            await self._decide(_whole(pattern), "ask", always=always)
+            await self._decide(self._by_name(pattern), "ask", always=always)
 
     @waits
     @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
         """Refuse calls of tools, whoever makes them. Arguments as for `allow`."""
         for pattern in patterns:
-            await self._decide(_whole(pattern), "deny", always=always)
+            await self._decide(self._by_name(pattern), "deny", always=always)
 
     @waits
     @checked(always=FLAG)
@@ -114,6 +115,7 @@ class ToolPolicy(Listing):
         """One row a tool."""
         return self._table()
 
+    @checked(patterns=TEXT)
     def changed(self, *patterns: str) -> Table:
         """What holds now for the tools that a change was about, the first ten of them."""
         return self._table(patterns)
@@ -152,6 +154,14 @@ class ToolPolicy(Listing):
         else:
             self._policy.say(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
 
+    def _by_name(self, pattern: str) -> str:
+        """A pattern with a server's alias replaced by its name; of servers that are loaded or configured."""
+        whole = _whole(pattern)
+        known = aliases([*self._host.sessions, *self._host.discovery.peek().servers], RESERVED_HOST)
+        spelled = {**{alias: name for name, alias in known.items()}, **{name: name for name in known}}
+        owner = max((word for word in spelled if whole.startswith(f"{word}.")), key=len, default=None)
+        return whole if owner is None else escape(spelled[owner]) + whole[len(owner) :]
+
     def _owners(self, pattern: str) -> list[tuple[ServerSession, str]]:
         """The servers whose tools a pattern means, and the glob over their names.
 
@@ -172,7 +182,8 @@ class ToolPolicy(Listing):
             exact = next((known for known in (name, alias) if whole.startswith(f"{known}.")), None)
             if exact is not None:
                 glob = whole[len(exact) + 1 :]
-                yield session, escape(glob) if glob in session.catalog.tools else glob
+                entry = session.catalog.find(glob)
+                yield session, escape(entry.name) if entry is not None else glob
             elif fnmatchcase(name, server_glob) or fnmatchcase(alias, server_glob):
                 yield session, tool_glob
 

@@ -11,7 +11,7 @@ from ipymcp.errors import RpcError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.checked import TEXT, check_name, checked
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
 from ipymcp.tools.live import Listing, Live
@@ -173,7 +173,7 @@ class Prompt(Live):
             raw = await session.offers.prompt(self.name, arguments)
         except RpcError as error:
             error.tool = error.tool or self.name
-            error.hint = error.hint or f"%mcp prompts {self.server}"
+            error.hint = error.hint or f"%mcp prompts {quoted(self.server)}"
             raise
         result = PromptResult(bytes(raw), server=self.server, prompt=self.name)
         self._host.guard.heard(result.source, bytes(raw))
@@ -211,7 +211,7 @@ class Prompts(Listing):
         entry = session.catalog.find_prompt(name) or look(self._host, session, "prompts").find_prompt(name)
         if entry is None:
             known = [*session.catalog.prompt_aliases, *session.catalog.prompts]
-            hint = nearest(name, known) or f"%mcp prompts {self._server}"
+            hint = nearest(name, known) or f"%mcp prompts {quoted(self._server)}"
             raise UnknownName(f"there is no prompt {name!r}", server=self._server, hint=hint)
         return prompt(self._host, entry)
 

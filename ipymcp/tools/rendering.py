@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ipymcp.masking import masks
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.text import escaped, visible
+from ipymcp.text import escaped, shown_json, visible
 from ipymcp.tools import markdown
 from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.tools.frames import find_records
@@ -178,7 +178,7 @@ def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
                 return {}
     except ValueError:
         return {}
-    return {"application/json": masks.json(data)}
+    return {"application/json": shown_json(data)}
 
 
 class _Records(NamedTuple):

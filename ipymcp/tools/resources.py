@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.runtime.checked import FUNCTION, TEXT, check_name, checked
-from ipymcp.runtime.names import nearest
+from ipymcp.runtime.names import nearest, quoted
+from ipymcp.text import one_line
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, selects
 from ipymcp.tools.readings import ResourceResult
@@ -128,7 +129,7 @@ class Resource(Live):
 
     def __repr__(self) -> str:
         about = " · ".join(word for word in (self.title or self._listed_name, self.mime_type) if word)
-        return f"Resource {self._server} {self.uri}" + (f" ({about})" if about else "")
+        return one_line(f"Resource {self._server} {self.uri}" + (f" ({about})" if about else ""))
 
     @property
     def _listed_name(self) -> str:
@@ -163,7 +164,7 @@ class Resources(Listing):
         if found is None:
             catalog = session.catalog
             known = [*catalog.resources, *(each.name for each in catalog.resources.values()), *catalog.templates]
-            hint = nearest(name, known) or f"%mcp resources {self._server}"
+            hint = nearest(name, known) or f"%mcp resources {quoted(self._server)}"
             raise UnknownName(f"there is no resource {name!r}", server=self._server, hint=hint)
         return found
 
@@ -292,4 +293,4 @@ def _add_hint(error: RpcError, uri: str, session: ServerSession) -> None:
         error.message = f"{uri}: {error.message}"
     if error.hint is None and error.code in _NOT_FOUND:
         meant = "" if uri in session.catalog.resources else nearest(uri, session.catalog.resources, limit=1)
-        error.hint = meant or f"%mcp resources {session.name}"
+        error.hint = meant or f"%mcp resources {quoted(session.name)}"

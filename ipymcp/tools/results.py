@@ -6,20 +6,20 @@ structured content may be 50 MB that nobody looks at.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ipymcp.errors import ArgumentError, CallError
+from ipymcp.errors import CallError
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.runtime.names import identifier
 from ipymcp.tools.content import Embedded, Image, Link, Part, Text, read_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
 __all__ = ["ToolResult", "read_texts"]
 
@@ -59,6 +59,14 @@ class ToolResult:
         self._output_schema = output_schema
         self.is_untrusted = is_untrusted
         self._decoded: wire.CallToolResult | None = None
+
+    @property
+    def __pydantic_serializer__(self) -> Any:
+        """How libraries on pydantic give it to a model, which a `Tool` itself may be handed to: in its own words."""
+        core: Any = importlib.import_module("pydantic_core")  # such a library has it
+        schema = core.core_schema
+        told = schema.plain_serializer_function_ser_schema(_for_models)
+        return core.SchemaSerializer(schema.any_schema(serialization=told))
 
     @property
     def _fields(self) -> wire.CallToolResult:
@@ -216,10 +224,10 @@ class ToolResult:
     def _refuse_array(self, *_: object, **__: object) -> Any:
         raise TypeError(f"{self.server}.{self.tool} answered with a dict, not rows: use .df, or pd.DataFrame(r.data)")
 
-    def __await__(self) -> NoReturn:
-        awaited = f"await mcp.{identifier(self.server)}.{identifier(self.tool)}.aio(…)"
-        hint = f"leave out await, or write {awaited}"
-        raise ArgumentError("has answered already", server=self.server, tool=self.tool, hint=hint)
+    def __await__(self) -> Generator[None, None, ToolResult]:
+        """The result itself: libraries await what a function gave if that is possible, whatever it is."""
+        yield from ()
+        return self
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolResult):
@@ -308,3 +316,8 @@ def _refuse(uri: str) -> Any:
 
 def _shorten(message: str) -> str:
     return message if len(message) <= _LONGEST_WARNING else message[: _LONGEST_WARNING - 1] + "…"
+
+
+def _for_models(result: ToolResult) -> Any:
+    """Its structured content, or its text with the images named."""
+    return result.data if result._structured is not None else "\n".join(map(str, result.content))

@@ -15,6 +15,7 @@ import msgspec
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol.wire import loads
 from ipymcp.runtime.names import identifier
+from ipymcp.text import one_line
 from ipymcp.tools.coercion import coerce, read_text, takes_none
 from ipymcp.tools.complaints import Complaint, complain, listing, near, placed, shortened
 from ipymcp.tools.parameters import Parameter, ParameterList, read_parameters
@@ -83,7 +84,7 @@ class ToolSchema:
         self._binding: _Binding | None = None
 
     def __repr__(self) -> str:
-        return f"<ToolSchema {self.server}.{self.tool}>"
+        return one_line(f"<ToolSchema {self.server}.{self.tool}>")
 
     @property
     def tree(self) -> SchemaTree:
@@ -230,7 +231,7 @@ class ToolSchema:
     def _missing(self, binding: _Binding, arguments: dict[str, Any]) -> ArgumentError:
         names = [slot.name for slot in binding.positional if slot.name not in arguments]
         word = "argument" if len(names) == 1 else "arguments"
-        return self._refusal(f"missing {word} {listing(names)}", names[0], self._mapping(tuple(arguments.values())))
+        return self._refusal(f"missing {word} {listing(names)}", names[0])
 
     def _surplus(self, key: Any, binding: _Binding) -> ArgumentError:
         meant = near(key, binding.slots)
@@ -242,16 +243,7 @@ class ToolSchema:
         taken = f"{len(names)} by position ({listing(names)})" if names else "none by position"
         given = f"{len(args)} {'argument' if len(args) == 1 else 'arguments'} given by position"
         message = f"{given}; it takes {taken}{', others by name' if self.parameters else ''}"
-        return self._refusal(message, None, self._mapping(args) or self._by_name(args, binding))
-
-    def _mapping(self, args: tuple[Any, ...]) -> str | None:
-        """How to pass a mapping of all arguments, where that is what was given."""
-        given = args[0] if len(args) == 1 else None
-        if not isinstance(given, Mapping) or not given:
-            return None
-        keys = {str(key) for key in cast("Mapping[object, object]", given)}
-        known = {name for each in self.parameters for name in (each.name, each.alias)}
-        return f"to pass a dict of arguments: {self._typed}.call({{…}})" if keys <= known or self.is_open else None
+        return self._refusal(message, None, self._by_name(args, binding))
 
     def _by_name(self, args: tuple[Any, ...], binding: _Binding) -> str | None:
         """The same call with what is surplus given by name: each to the next argument that takes a value like it."""

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.checked import COUNT, TEXT, check_name, checked
-from ipymcp.runtime.states import State
+from ipymcp.runtime.states import State, state_word
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.server import ServerSession
+    from ipymcp.state.known import KnownServer
     from ipymcp.tools.face import Mcp
     from ipymcp.tools.prompts import Prompts
     from ipymcp.tools.resources import Resources
@@ -271,13 +272,16 @@ class Servers(Listing):
 
     @property
     def known(self) -> Table:
-        """Every server that was ever loaded on this machine, in any notebook; nothing is started."""
+        """Every server that was ever loaded on this machine, in any notebook; nothing is started.
+
+        One `was connected` that is not connected here: it may be in another kernel, or that kernel is gone.
+        """
         rows = [
             (
                 server.name,
                 server.transport,
                 server.auth,
-                server.status if server.enabled else "disabled",
+                self._status(server),
                 server.version,
                 tools,
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
@@ -288,10 +292,17 @@ class Servers(Listing):
         columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
 
+    def _status(self, server: KnownServer) -> str:
+        if not server.enabled:
+            return "disabled"
+        sessions = self._mcp._host.sessions.values()
+        is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
+        return "was connected" if server.status == "connected" and not is_here else state_word(server.status)
+
 
 def _state(session: ServerSession) -> str:
     if session.is_lazy:
         return "stopped (lazy)"
     if session.state is not State.UNREACHABLE or session.away_since is None:
-        return session.state.value
+        return session.state.word
     return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"

@@ -22,6 +22,8 @@ def specialised(base: type[Any], name: str, module: str, signature: inspect.Sign
         text: The docstring.
     """
     members: dict[str, Any] = {"__doc__": text, "__module__": module, "__signature__": signature}
+    # What libraries ask of a function. The qualified name is an instance's own: that of a class is a string.
+    members["__name__"], members["__annotations__"] = name, _types(signature)
     members["__call__"] = _with_signature(base.__call__, "__call__", signature)
     if inspect.isfunction(base.__dict__.get("aio")):
         members["aio"] = _with_signature(base.aio, "aio", signature)
@@ -33,5 +35,9 @@ def _with_signature(inherited: Any, name: str, signature: inspect.Signature) -> 
     receiver = inspect.Parameter(free, inspect.Parameter.POSITIONAL_ONLY)
     own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
     own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
-    own.__name__, own.__doc__ = name, ""
+    own.__name__, own.__doc__, own.__annotations__ = name, "", _types(signature)
     return own
+
+
+def _types(signature: inspect.Signature) -> dict[str, Any]:
+    return {name: parameter.annotation for name, parameter in signature.parameters.items()}

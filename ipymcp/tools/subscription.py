@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
+from ipymcp.text import one_line
 from ipymcp.tools.live import Live
 from ipymcp.tools.readings import ResourceResult
 
@@ -73,7 +74,7 @@ class Subscription(Live):
     def __repr__(self) -> str:
         times = f"{self.updated:,} time{'' if self.updated == 1 else 's'}"
         state = "closed" if self.closed else f"updated {times}"
-        return f"Subscription {self.server} {self.uri}, {state}"
+        return one_line(f"Subscription {self.server} {self.uri}, {state}")
 
     def _hear(self, news: Raw | McpError, is_news: bool) -> None:
         if isinstance(news, McpError):

@@ -7,25 +7,27 @@ class of its own, made at the first attribute access; ten thousand tools in a ca
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import replace
 
-from ipymcp.errors import CallError, ToolError, UnknownName
+from ipymcp.errors import ArgumentError, CallError, ToolError, UnknownName
 from ipymcp.masking import mask
 from ipymcp.policy.conversation import Conversation
 from ipymcp.policy.rules import CALLERS
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.runtime.checked import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of
+from ipymcp.runtime.checked import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of, shown
+from ipymcp.runtime.names import expression
 from ipymcp.tools.kept_results import KeptResults
 from ipymcp.tools.live import Live
 from ipymcp.tools.results import ToolResult
 from ipymcp.tools.specialised import specialised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
     from msgspec import Raw
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
 
 _LONGEST_ABOUT = 100
+_OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
+"""What `.options` takes."""
 
 
 class ToolFactory:
@@ -129,6 +133,7 @@ class Tool(Live):
         self._server = server
         self._name = name
         self._options = options
+        self.__qualname__ = f"{server}.{type(self).__name__}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:
         """Call the tool and wait for its result."""
@@ -249,12 +254,24 @@ class Tool(Live):
     def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
         session = self._settled_session()
         entry = self._entry(session)
-        return self._new_call(session, entry, self._factory.schema(entry).bind(args, kwargs))
+        schema = self._factory.schema(entry)
+        try:
+            arguments = schema.bind(args, kwargs)
+        except ArgumentError as error:
+            _advise(error, schema, args, kwargs)
+            raise
+        return self._new_call(session, entry, arguments)
 
     def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         session = self._settled_session()
         entry = self._entry(session)
-        return self._new_call(session, entry, self._factory.schema(entry).check(arguments))
+        schema = self._factory.schema(entry)
+        try:
+            checked_arguments = schema.check(arguments)
+        except ArgumentError as error:
+            _advise(error, schema, (), arguments)
+            raise
+        return self._new_call(session, entry, checked_arguments)
 
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         output_schema = entry.definition.outputSchema
@@ -269,6 +286,15 @@ class Tool(Live):
         if options.as_task or len(entry.definition.execution):
             options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
         return self._factory.host.new_call(session, entry, wire.encode(arguments), options, convert)
+
+
+def _advise(error: ArgumentError, schema: ToolSchema, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
+    """Say what to write where an option of the call, or a dict of all arguments, was taken for an argument."""
+    written, name = expression(schema.server, schema.tool), error.argument
+    if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
+        error.hint = f"it is an option of the call: {written}.options({name}={shown(given[name])})(…)"
+    elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
+        error.hint = f"a dict of all arguments is given so: {written}.call({{…}}), or {written}(**{{…}})"
 
 
 class AsyncTool(Tool):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ipymcp.errors import UnknownName
 from ipymcp.policy.filters import selects
-from ipymcp.runtime.checked import TEXT, check_name, checked
+from ipymcp.runtime.checked import FLAG, TEXT, check_name, checked
 from ipymcp.runtime.names import model_name, nearest
 from ipymcp.tools.live import Listing
 from ipymcp.tools.looking import not_running
@@ -184,6 +184,7 @@ class Toolset(Listing):
         """The tools as Gemini takes them: a list of one `Tool`, which has all the functions."""
         return self._declared("gemini")
 
+    @checked(turn=TEXT.or_none)
     def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
         """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have.
 
@@ -191,25 +192,30 @@ class Toolset(Listing):
             turn: As in `run`; without it the toolset is one conversation.
         """
         from ipymcp.tools.models.frameworks import pydantic_ai_toolset
+        from ipymcp.tools.models.profiles import profile_of
 
         caller = self._caller(turn, sees_requests=True)
 
-        def declared() -> list[Declaration]:  # read for each request
+        def declared(model: Any) -> list[Declaration]:  # read for each request
             caller.conversation.given()
-            return self._declarations()
+            return self._declarations(profile_of(model))
 
         return pydantic_ai_toolset(declared, caller.aio)
 
-    def to_langchain(self, *, turn: str | None = None) -> list[Any]:
+    @checked(turn=TEXT.or_none, images=FLAG)
+    def to_langchain(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
         """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
 
         Args:
             turn: As in `run`; without it these tools are one conversation.
+            images: Give the model the images of results, as Anthropic, Gemini and OpenAI's Responses take them; else
+                they are named, because Chat Completions refuses the whole request.
         """
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(is_kept=True), self._caller(turn))
+        return langchain_tools(self._declarations(is_kept=True), self._caller(turn), images=images)
 
+    @checked(turn=TEXT.or_none)
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
         """The tools as `llm` takes them: `model.chain(prompt, tools=…)`.
 
@@ -220,6 +226,7 @@ class Toolset(Listing):
 
         return llm_tools(self._declarations(is_kept=True), self._caller(turn))
 
+    @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
         """The tools as chatlas takes them: `chat.set_tools(…)`.
 

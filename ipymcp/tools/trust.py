@@ -43,13 +43,16 @@ class TrustedServers(Listing):
                 one.server,
                 one.file,
                 one.digest[:_SHOWN],
+                one.bound or "no file",
                 ", ".join(sorted(one.secrets)),
                 time.strftime("%Y-%m-%d", time.localtime(one.decided)),
             )
             for one in self._loop.run(self._host.guard.trust.agreements())
         ]
         note = "" if rows else "nothing was agreed to; what you type in a cell needs no agreement"
-        return Table(("server", "file", "definition", "secrets", "since"), rows, title="MCP trust", note=note)
+        return Table(
+            ("server", "file", "definition", "bound to", "secrets", "since"), rows, title="MCP trust", note=note
+        )
 
     @waits
     @checked(names=TEXT, everything=FLAG)

@@ -6,6 +6,8 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from ipymcp.text import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -52,7 +54,7 @@ class _Waiting(Generic[P, R]):
 
     def _tell(self) -> None:
         for notice in self._owner._host.notices.take():
-            warnings.warn(notice, UserWarning, stacklevel=3)
+            warnings.warn(one_line(notice), UserWarning, stacklevel=3)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"

@@ -71,9 +71,9 @@ def test_calls_are_asked_about_and_shown_as_cards_in_their_place(kernel: Kernel)
     assert len(outcome.prompts) == 1, outcome
     plain = shown(outcome)
     assert plain[1] == "Let me see. "
-    assert [line.partition(" · ")[0] for line in plain[2:4]] == ["demo.echo", "demo.echo"]
-    assert plain[4].startswith("They answered: one | two | ")
-    assert "Unknown tool name: 'demo__nope'" in plain[4]
+    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "demo.echo", "notebook.demo__nope"]
+    assert plain[5].startswith("They answered: one | two | ")
+    assert "Error: there is no tool 'demo__nope'" in plain[5], "it is told what is meant, and goes on"
     cards = [display["text/html"] for display in outcome.displays[2:4]]
     assert all(card.startswith("<details><summary>") for card in cards)
     assert "one" in cards[0] and "two" in cards[1]
@@ -242,6 +242,52 @@ def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, mo
     assert plain[4].endswith(" | hey")
 
 
+def test_what_was_found_is_called_by_its_own_name_with_the_same_consent(kernel: Kernel) -> None:
+    kernel.run("%mcp policy ask demo.echo")
+    text = 'demo__echo({"text": "one"}) demo__ecco({"text": "two"}) demo__echo({"text": "three"})'
+
+    outcome = ask(kernel, text, "tools", "--discover always", answers=["answer"])
+
+    assert len(outcome.prompts) == 1, outcome
+    plain = shown(outcome)
+    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "notebook.demo__ecco", "demo.echo"]
+    assert plain[5].startswith("They answered: one | ") and plain[5].endswith(" | three")
+    assert "Error: there is no tool 'demo__ecco' (did you mean 'demo__echo'" in plain[5]
+    refused = shown(ask(kernel, text, "tools", "--discover always"))[-2]
+    assert refused.count("Not done: needs your consent") == 2
+
+
+def test_many_names_that_there_are_not_do_not_end_an_answer(kernel: Kernel) -> None:
+    outcome = ask(kernel, 'demo__nope({"a": 1})', "loop", "--calls 6 --rounds 4")
+
+    assert failure(outcome)[0].startswith("McpError: stopped: "), "by the limit, not by the library"
+
+
+def test_more_tools_than_a_provider_takes_are_searched_for(kernel: Kernel, models: str) -> None:
+    many = (
+        "def made(number):\n    def tool(): 'Nothing.'\n    tool.__name__ = f'tool_{number}'\n    return tool\n"
+        "few = mcp.tools('demo.echo') + [made(number) for number in range(126)]\n"
+        "def sent(tools, **how):\n    mcp.ask('hey', tools=tools, model='echo', base_url=url, **how)\n"
+    )
+    assert kernel.run(many + "sent(few)").status == "ok"
+    assert len(asked(models)[-1]["tools"]) == 127
+    kernel.run("sent(few + [made(126)])")
+    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"], (
+        "with what reads on in long results they would be 129"
+    )
+    kernel.run("sent(few + [made(126)], discover='never')")
+    assert len(asked(models)[-1]["tools"]) == 128
+
+
+def test_descriptions_are_no_longer_than_the_provider_takes(kernel: Kernel, models: str) -> None:
+    told = "def talk(): 'x'\ntalk.__doc__ = 'word ' * 1_000\ntools = mcp.tools('!*') + [talk]"
+    assert kernel.run(f"{told}\nmcp.ask('hey', tools=tools, model='echo', base_url=url)").status == "ok"
+
+    assert len(asked(models)[-1]["tools"][0]["function"]["description"]) == 1_024
+    kernel.run("mcp.ask('hey', tools=tools, model='anthropic:echo')")
+    assert len(asked(models)[-1]["tools"][0]["description"]) == len("[notebook] ") + 5 * 1_000 - 1
+
+
 def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, models: str) -> None:
     text = f'call_tool({{"name": "demo__echo", "arguments": {{"text": "{"x" * 25_000}"}}}})'
 
@@ -297,6 +343,8 @@ def test_typed_answers(kernel: Kernel) -> None:
     outcome = kernel.run("answer = mcp.ask('hey', model=TestModel(call_tools=[]), returns=City); answer.data")
 
     assert outcome.text == "City(name='a', people=0)", outcome
+    asked = kernel.run("%mcp ask -m test --tools - --returns City hey")
+    assert asked.text == "City(name='a', people=0)", asked
 
 
 def test_it_is_awaited_too(kernel: Kernel) -> None:
@@ -305,31 +353,122 @@ def test_it_is_awaited_too(kernel: Kernel) -> None:
     assert outcome.stdout == "You said: hey\n", outcome
 
 
+CALL = 'demo__echo({"text": "x"})'
+
+
 @pytest.mark.parametrize(
-    ("model", "options", "lines"),
+    ("model", "options", "lines", "text", "calls"),
     [
         (
             "down",
             "",
-            ["McpError: the provider answered 503: come back later", "  ask again; what was said before is kept"],
+            ["McpError: the provider answered 503: come back later", "  ask again · chat 'c' is as it was"],
+            None,
+            0,
         ),
-        ("cut", "", ["McpError: ", "  ask again; what was said before is kept · in: "]),
-        ("loop", "--rounds 3 --allow *", ["McpError: stopped: ", "  the limits are --rounds, --calls, --tokens and "]),
-        ("slow", "--seconds 1", ["McpError: no answer within 1 s", "  --seconds gives it longer · in: "]),
+        (
+            "late",
+            "--allow *",
+            ["McpError: the provider answered 503: ", "  ask again · chat 'c' has what was"],
+            "Let me see. ",
+            1,
+        ),
+        ("cut", "", ["McpError: ", "  ask again · chat 'c' has what was said and done"], "You said", 0),
+        (
+            "ends",
+            "",
+            ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has"],
+            f"You said: {CALL}",
+            0,
+        ),
+        (
+            "loop",
+            "--rounds 3 --allow *",
+            ["McpError: stopped: 3 rounds were not enough", "  --rounds allows more · chat"],
+            "Let me see. ",
+            3,
+        ),
+        (
+            "loop",
+            "--calls 2 --allow *",
+            ["McpError: stopped: it wanted more than 2 calls", "  --calls allows more"],
+            "Let me see. ",
+            2,
+        ),
+        (
+            "loop",
+            "--tokens 20 --allow *",
+            ["McpError: stopped: it took more than 20 tokens", "  --tokens "],
+            "Let me see. ",
+            1,
+        ),
+        (
+            "slow",
+            "--seconds 2",
+            ["McpError: no answer within 2 s", "  --seconds gives it longer · chat 'c' has"],
+            "You",
+            0,
+        ),
     ],
 )
-def test_what_goes_wrong_is_two_lines_and_the_conversation_is_kept(
-    kernel: Kernel, models: str, model: str, options: str, lines: list[str]
+def test_what_goes_wrong_is_two_lines_and_nothing_is_lost(
+    kernel: Kernel, models: str, model: str, options: str, lines: list[str], text: str | None, calls: int
 ) -> None:
     ask(kernel, "remember me", options="--chat c")
 
-    outcome = ask(kernel, 'demo__echo({"text": "x"})', model, f"--chat c {options}")
+    outcome = ask(kernel, CALL, model, f"--chat c --out left {options}")
 
     for found, expected in zip(failure(outcome), lines, strict=True):
         assert found.startswith(expected), outcome.error
-    ask(kernel, "still there?", options="--chat c")
-    said = [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"]
-    assert said == ["remember me", "still there?"]
+    assert ask(kernel, "still there?", options="--chat c").status == "ok"
+    sent = asked(models)[-1]["messages"]
+    said = [one["content"] for one in sent if one["role"] == "user"]
+    if text is None:
+        assert said == ["remember me", "still there?"]
+        return
+    assert said == ["remember me", CALL, "still there?"]
+    assert len([one for one in sent if one["role"] == "tool"]) >= calls
+    left = kernel.run(f"left.text.startswith({text!r}), len(left.calls), left.usage.requests > 0")
+    assert left.text == f"(True, {calls}, True)"
+
+
+def test_malformed_calls_are_told_to_the_model_each_time_and_counted(kernel: Kernel) -> None:
+    outcome = ask(kernel, CALL, "wrong", "--allow * --out answer")
+
+    assert outcome.status == "ok", outcome.error
+    assert kernel.run("print(answer)").stdout.count("the arguments are no JSON") == 4
+    assert kernel.run("[one.is_error for one in answer.calls]").text == "[True, True, True, True]"
+    assert len([one for one in shown(outcome) if one.startswith("demo.echo")]) == 4
+
+
+@pytest.mark.parametrize("model", ["openai-chat:short", "anthropic:short"])
+def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model: str) -> None:
+    kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
+
+    outcome = kernel.run(f"answer = %mcp ask -m {model} hey")
+
+    assert shown(outcome)[-1].endswith(" · cut off: the model may not write longer answers")
+    assert kernel.run("answer.reason").text == "'length'"
+
+
+def test_a_stream_of_anthropics_that_ends_without_a_reason_is_no_answer(kernel: Kernel) -> None:
+    assert failure(kernel.run("%mcp ask -m anthropic:ends hey"))[0] == "McpError: the answer broke off in the middle"
+
+
+def test_a_provider_that_is_not_there_is_named(kernel: Kernel) -> None:
+    outcome = kernel.run("%mcp ask -m x --base-url http://127.0.0.1:9/v1 hey")
+
+    assert failure(outcome) == [
+        "McpError: http://127.0.0.1:9 cannot be reached",
+        "  is it running, and the address right? · in: %mcp ask -m x --base-url http://127.0.0.1:9/v1 hey",
+    ]
+
+
+def test_an_answer_that_was_shown_as_it_came_is_shown_again_by_the_next_cell(kernel: Kernel) -> None:
+    outcome = kernel.run(f"a = %mcp ask -m echo --base-url {address(kernel)} hey\na")
+    assert outcome.result is None, "the cell has shown it"
+
+    assert kernel.run("a").result["text/plain"] == "You said: hey"
 
 
 def test_a_provider_that_is_busy_is_asked_again(kernel: Kernel) -> None:
@@ -455,3 +594,17 @@ def test_what_the_documents_show_runs(kernel: Kernel) -> None:
     assert failures == []
     assert kernel.run("messages[-1].content").text == "'You said: Say hello with the echo tool.'"
     assert kernel.run("told['content']").text == "'hey'"
+
+
+def test_an_answer_that_broke_off_shows_no_warning_of_a_library(kernel: Kernel) -> None:
+    outcome = ask(kernel, "hey you there", "cut")
+
+    assert outcome.error is not None
+    assert "Warning" not in outcome.stderr + outcome.stdout
+
+
+def test_a_model_that_is_an_object_is_no_setting(kernel: Kernel) -> None:
+    told = kernel.run("import threading\nmodel = threading.RLock()\n%config IPyMCP.model = model")
+
+    assert "IPyMCP.model is text, not RLock: a model object goes to mcp.ask(…, model=…)" in told.stderr + told.stdout
+    assert "Traceback" not in told.stderr

@@ -195,7 +195,8 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
     folder, own = project(kernel), own_file(kernel)
     done(kernel, "%load_ext ipymcp")
     assert text(kernel, "%mcp config").splitlines()[-1] == (
-        "no servers are configured: %mcp config add NAME -- COMMAND ARG…"
+        f"no servers are configured: %mcp config add NAME -- COMMAND ARG… keeps one in {own}; "
+        f"a project's stand in mcp.json, in {kernel.folder} or above it"
     )
     assert done(kernel, "%mcp load").stderr == (
         "ipymcp: no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…\n"
@@ -313,7 +314,7 @@ def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> Non
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("config lst", "there is no %mcp config lst; there are explain, add, update, remove, import, export"),
+        ("config lst", "there is no %mcp config lst; did you mean 'list'?"),
         ("policy alow fs", "there is no %mcp policy alow; did you mean 'allow'?"),
         ("policy allow --always", "something is missing; usage: %mcp policy allow PATTERN… [--always]"),
         ("policy explain a.b c.d", "c.d is one too many; usage: %mcp policy explain SERVER.TOOL"),
@@ -328,7 +329,7 @@ def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> Non
         ("config add fs x y", f"x is one too many; usage: %mcp {ADD}"),
         ("config add fs {{x: 1}}", 'ConfigError: {own}: mcpServers.fs: expected "command" or "url", found neither'),
         ("config add fs {{x 1}}", "ConfigError: pasted, line 1, column 4: not JSON: unexpected '1'"),
-        ("config --project", "there is no option --project; usage: %mcp config [explain|add|"),
+        ("config --project", "there is no option --project; usage: %mcp config [list|explain|add|"),
         ("config explain fs --project", "there is no option --project; usage: %mcp config explain NAME"),
         ("load fs {{x: 1}}", "mcp.load({{…}}) takes definitions, and %mcp config add NAME {{…}} keeps one"),
         ("load .", "ConfigError: {folder}: is a folder"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -384,7 +387,7 @@ def test_a_call_without_an_answer_times_out_and_the_server_is_told() -> None:
         assert 0.3 <= time.monotonic() - began < 5
         assert rendered(caught.value) == [
             "CallTimeout: one.sleep: no answer within 0.3 s",
-            "  give it longer: timeout=…",
+            "  give it longer: mcp.one.sleep.options(timeout=0.6)(…)",
         ]
         assert isinstance(caught.value, TimeoutError)
         seen = mcp.one.seen().data
@@ -493,3 +496,22 @@ def test_a_server_that_changed_its_era_is_asked_anew(first: str, then: str, tmp_
         after = mcp.servers["one"].protocol_version
         assert {before, after} == {"2025-11-25", "2026-07-28"}
         assert mcp.one.echo("x").text == "x"
+
+
+def test_a_script_that_ends_in_an_error_prints_the_hint_too(tmp_path: Path) -> None:
+    script = "import ipymcp\nwith ipymcp.connect() as mcp:\n    mcp.demmo.echo('x')\n"
+    environment = {**os.environ, "IPYMCP_STATE_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert ended.stderr.splitlines()[-2:] == [
+        "ipymcp.errors.UnknownName: there is no server 'demmo'",
+        "nothing is loaded yet: %mcp load demo",
+    ]
+
+
+def test_notes_of_others_stand_below_the_hint() -> None:
+    error = errors.McpError("failed", hint="do this")
+    error.add_note("and this")
+    assert error.__notes__ == ["do this", "and this"]
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["do this", "and this"]

@@ -262,7 +262,7 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
         ("%mcp load --era new demo", "--era is one of auto, legacy, modern, not 'new'"),
         ("%mcp load x --", "there is no command after --"),
         ("%mcp call", "which tool? usage: %mcp call [--timeout S] SERVER.TOOL key=value … | {json}"),
-        ("%mcp call demo.echo hello", "hello is not key=value"),
+        ("%mcp call demo.echo hello", "hello is not key=value: write text=hello"),
         ("%mcp call demo.echo text=a text=b", "text is given twice"),
         ("%mcp call demo.echo text='a", "the quote opened at column 21 is not closed: 'a"),
         ("%mcp stop", "give names or --all, one of the two; usage: %mcp stop NAME… | --all"),

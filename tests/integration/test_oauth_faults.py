@@ -51,7 +51,7 @@ def test_an_authorization_server_that_nobody_runs() -> None:
     assert error.message == (
         f"cannot log in: {nobody} cannot be reached (cannot connect to http://{nobody}{path}: connection refused)"
     )
-    assert error.hint == "check the network and the proxy settings, then %mcp start"
+    assert error.hint == "check the network and the proxy settings, then %mcp start NAME"
 
 
 def test_metadata_of_another_server() -> None:
@@ -77,7 +77,7 @@ def test_consent_that_is_refused() -> None:
     with running(Behaviour(consent="denied")) as server:
         error = refused(server)
     assert error.message == f"the login at {server.origin[7:]} was refused (access_denied)"
-    assert error.hint == "%mcp start asks again"
+    assert error.hint == "%mcp start NAME asks again"
 
 
 def test_a_server_that_does_not_protect_the_code() -> None:

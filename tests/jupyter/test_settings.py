@@ -173,7 +173,7 @@ def test_what_the_panel_wrote_may_run_what_another_changed_may_not_and_trust_is_
     http, file = own.http, own_file(own)
     ask(http, "PUT", "ipymcp/config/servers/one", {"definition": {"command": "one", "env": {"A": "${secret:a}"}}})
     [agreement] = http.get("ipymcp/trust").json()["agreements"]
-    assert (agreement["server"], agreement["file"], agreement["secrets"]) == ("one", str(file), ["a"])
+    assert (agreement["server"], agreement["file"], agreement["secrets"]) == ("one", str(file), [])
 
     document = json.loads(file.read_text())
     document["mcpServers"]["one"]["command"] = "evil"
@@ -241,4 +241,4 @@ def test_the_server_imports_none_of_what_runs_servers(server: JupyterServer) -> 
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ}, capture_output=True, text=True, check=True)
     loaded = {name.split(".")[1] for name in done.stdout.split()}
-    assert loaded <= {"jupyter", "state", "config", "protocol", "errors", "masking", "version"}, loaded
+    assert loaded <= {"jupyter", "state", "config", "protocol", "errors", "masking", "text", "version"}, loaded

@@ -6,18 +6,26 @@ python -m pytest -p no:cacheprovider check_libraries.py, with the environment `m
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import os
 import sys
+import typing
 from collections.abc import Iterator
 from typing import Any
 
 import chatlas
+import ipywidgets
 import langchain_core.messages
+import langchain_core.tools
 import llm
+import pydantic_ai
 import pytest
 from anthropic.types import Message, MessageParam, ToolParam
 from google.genai import types as gemini
+from langchain_core.tools import StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from openai.types.chat import ChatCompletion, ChatCompletionToolMessageParam, ChatCompletionToolParam
 from openai.types.responses import Response
 from openai.types.responses.function_tool_param import FunctionToolParam
@@ -31,6 +39,10 @@ from pydantic_ai.models.test import TestModel
 import ipymcp
 from ipymcp import Mcp
 from ipymcp.runtime.responder import SamplingRequest
+from ipymcp.tools.models.compiling import compiled
+from ipymcp.tools.models.declaring import Declaration
+from ipymcp.tools.models.frameworks import langchain_tools
+from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.pydantic_driver import PydanticDriver
 
 
@@ -133,6 +145,8 @@ def test_a_servers_tools_and_their_results_reach_the_model_and_its_calls_come_ba
     assert (first["role"], first["stopReason"]) == ("assistant", "toolUse")
     result = {"type": "tool_result", "toolUseId": "w1", "content": [{"type": "text", "text": "7"}]}
     image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    place = {"type": "resource_link", "name": "map", "uri": "file:///map"}
+    result = {**result, "content": [*result["content"], image, place]}
     second = sampled(question, first, {"role": "user", "content": [result, image]})
     assert (second["content"], second["stopReason"]) == ({"type": "text", "text": "It is 7 degrees."}, "endTurn")
 
@@ -142,7 +156,9 @@ def test_a_servers_tools_and_their_results_reach_the_model_and_its_calls_come_ba
     parts = [part for message in messages for part in message.parts]
     kinds = ["system-prompt", "user-prompt", "text", "tool-call", "tool-return", "user-prompt"]
     assert [part.part_kind for part in parts] == kinds
-    assert (parts[4].tool_name, parts[4].content, parts[5].content[0].data) == ("weather", "7", b"hi")
+    told, shown = parts[4].content
+    assert (parts[4].tool_name, told, shown.data) == ("weather", "7\n[resource file:///map]", b"hi")
+    assert parts[5].content[0].data == b"hi"
 
 
 # -- libraries --------------------------------------------------------------------------------------------------------
@@ -183,13 +199,51 @@ def test_langchain(mcp: Mcp) -> None:
     assert (message.content, message.tool_call_id) == ("hey", "c1")
     assert tools["demo__echo"].description == "[demo] " + mcp.demo.echo.description
     assert asyncio.run(tools["demo__echo"].ainvoke({"text": "you"})) == "you"
-    assert [part["type"] for part in tools["demo__plot"].invoke({})] == ["text", "image"]
+    assert tools["demo__plot"].invoke({}).endswith("bytes]"), "Chat Completions takes no images from tools"
+    (seen,) = mcp.tools("demo.plot").to_langchain(images=True)[:1]
+    assert [part["type"] for part in seen.invoke({})] == ["text", "image"]
     failed = tools["demo__fail"].invoke({**asked, "name": "demo__fail", "args": {}})
     assert (failed.content, failed.status) == ("This tool always fails.", "error")
     assert tools["twice"].invoke({"number": 4}) == "8"
     names = dict.fromkeys(("self", "config", "run_manager", "callbacks", "tool_call_id"), "mine")
     assert tools["named"].invoke({**asked, "name": "named", "args": names}).content == json.dumps(names)
     assert asyncio.run(tools["named"].ainvoke(names)) == json.dumps(names)
+
+
+def test_langchain_is_told_of_a_tools_variants(mcp: Mcp) -> None:
+    variants = {"anyOf": [{"properties": {"do": {"const": word}}, "required": ["do"]} for word in ("make", "drop")]}
+    declaration = Declaration("s__t", "s", "t", "[s] Does it.", compiled(variants, PLAIN).parameters)
+
+    (tool,) = langchain_tools([declaration], mcp.tools._caller(None), images=False)
+
+    function = convert_to_openai_tool(tool)["function"]
+    assert function["description"] == '[s] Does it.\nOne of: {do: "make"} | {do: "drop"}'
+    assert function["parameters"]["properties"]["do"]["enum"] == ["make", "drop"]
+
+
+def test_a_library_is_given_no_longer_description_than_its_provider_takes(mcp: Mcp) -> None:
+    def talk() -> None: ...
+
+    talk.__doc__ = "word " * 1_000
+    tools = mcp.tools("!*") + [talk]
+    for listed in (tools.to_langchain(), tools.to_llm(), [one.schema["function"] for one in tools.to_chatlas()]):
+        told = {one["name"] if isinstance(one, dict) else one.name: one for one in listed}["talk"]
+        assert len(told["description"] if isinstance(told, dict) else told.description) == 1_024
+
+    def described(model: Any) -> int:
+        parameters: list[Any] = []
+
+        def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
+            parameters.append(info.function_tools)
+            return ModelResponse(parts=[TextPart("done")])
+
+        class Of(FunctionModel):
+            system = model
+
+        asyncio.run(Agent(Of(answer), toolsets=[tools.to_pydantic_ai()]).run("hey"))
+        return len(parameters[0][0].description)
+
+    assert (described("openai"), described("anthropic"), described("another")) == (1_024, 5_010, 1_024)
 
 
 def test_llm(mcp: Mcp) -> None:
@@ -225,6 +279,10 @@ def test_chatlas(mcp: Mcp) -> None:
 
     assert tool.func(**request.arguments) == "hey"
     assert tool.schema["function"]["parameters"]["required"] == ["text"]
+    assert tool.schema["function"]["strict"] is False
+    arguments = {"stream": False, "tools": {tool.name: tool for tool in chat.get_tools()}, "kwargs": {}}
+    sent = chat.provider._chat_perform_args(turns=[], data_model=None, **arguments)["tools"]
+    assert sent and not any(one["strict"] for one in sent), "of strict ones every argument would have to be required"
     plot = next(tool for tool in chat.get_tools() if tool.name == "demo__plot")
     assert plot.func().endswith("bytes]"), "what it cannot show is named"
     fail = next(tool for tool in chat.get_tools() if tool.name == "demo__fail")
@@ -240,3 +298,65 @@ def test_libraries_that_keep_their_tools_can_read_on_from_the_start(mcp: Mcp) ->
 
     handle = int(shown.partition("handle=")[2].partition(" ")[0])
     assert json.loads(tools["read_result"].invoke({"handle": handle, "offset": 29_990}))["text"] == "x" * 10
+
+
+# -- a tool itself, as the function that it is ------------------------------------------------------------------------
+
+
+def test_a_tool_is_a_function_with_evaluated_types(mcp: Mcp) -> None:
+    plot = mcp.demo.plot
+
+    @functools.wraps(plot)
+    def wrapped(**arguments: Any) -> Any:
+        return plot(**arguments)
+
+    for function in (plot, wrapped, plot.options(timeout=5), plot.aio):
+        assert (function.__name__, function.__qualname__, function.__module__) == ("plot", "demo.plot", "mcp.demo")
+        assert function.__doc__.startswith("Draw a chart")
+        hints = typing.get_type_hints(function)
+        assert (hints["kind"], hints["width"]) == (typing.Literal["bar", "scatter"], int)
+        assert hints["values"] == list[float] | None
+        parameters = inspect.signature(function).parameters
+        assert {name: each.annotation for name, each in parameters.items()} == hints
+        assert str(parameters["values"]) == "values: list[float] | None = None"
+        assert parameters["kind"].default == "bar"
+
+
+def test_pydantic_ai_takes_a_tool_itself(mcp: Mcp) -> None:
+    tool = pydantic_ai.Tool(mcp.demo.echo)
+
+    assert (tool.name, tool.function_schema.json_schema["properties"]["text"]["type"]) == ("echo", "string")
+    given = [mcp.demo.echo, mcp.demo.plot.aio, mcp.demo.query]
+    result = asyncio.run(Agent(TestModel(), tools=given).run("hey"))
+    told = json.loads(result.output)
+    assert (told["echo"], told["plot"].splitlines()[0][:17]) == ("a", "[image: image/png")
+    assert told["query"]["rows"], "structured content as it is"
+
+
+def test_langchain_takes_a_tool_itself(mcp: Mcp) -> None:
+    tool = langchain_core.tools.tool(mcp.demo.echo)
+
+    assert (tool.name, tool.args["text"]["type"], str(tool.invoke({"text": "hey"}))) == ("echo", "string", "hey")
+    asked = {"type": "tool_call", "id": "c1", "name": "echo", "args": {"text": "hey"}}
+    assert tool.invoke(asked).content == "hey"
+    structured = StructuredTool.from_function(mcp.demo.query)
+    assert structured.args["limit"] == {"default": 10, "title": "Limit", "type": "integer"}
+
+
+def test_llm_and_chatlas_and_gemini_take_a_tool_itself(mcp: Mcp) -> None:
+    tool = llm.Tool.function(mcp.demo.plot)
+    assert (tool.name, tool.input_schema["properties"]["kind"]["enum"]) == ("plot", ["bar", "scatter"])
+    schema: Any = chatlas.Tool.from_func(mcp.demo.plot).schema
+    assert schema["function"]["parameters"]["properties"]["width"]["type"] == "integer"
+    declared = gemini.FunctionDeclaration.from_callable_with_api_option(callable=mcp.demo.echo, api_option="GEMINI_API")
+    assert declared.name == "echo"
+
+
+def test_ipywidgets_take_a_tool_itself(mcp: Mcp) -> None:
+    other = {"values": ipywidgets.fixed(None), "column": ipywidgets.fixed(None)}
+
+    chart = ipywidgets.interactive(mcp.demo.plot, kind=["bar", "scatter"], **other)
+
+    assert [type(each).__name__ for each in chart.children[:3]] == ["Dropdown", "IntSlider", "IntSlider"]
+    chart.update()
+    assert chart.result is not None and chart.result.images

@@ -5,8 +5,9 @@ python models.py           prints its port; POST /v1/chat/completions and /v1/me
 The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in
 the prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
 `broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first, then
-as `echo`. `down`: 503. `cut`: the connection breaks in mid stream. `slow`: waits a minute between two words. Standard
-library only.
+as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: the stream
+ends before it says why. `short`: says that it may not write more. `wrong`: calls with arguments that are cut off, four
+times, then says what it was told. `slow`: waits a minute between two words. Standard library only.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class Handler(BaseHTTPRequestHandler):
             REFUSED.add(model)
             return self._refuse(503 if model == "down" else 429)
         dialect = Anthropic(request) if "messages" in self.path else OpenAI(request)
+        if model == "late" and dialect.results():
+            return self._refuse(503)
+        dialect.is_short = model == "short"
         if not request.get("stream"):
             return self._send(200, dialect.whole(*answer(model, dialect)))
         self.send_response(200)
@@ -57,6 +61,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
         events = dialect.events(*answer(model, dialect))
+        if model == "ends":
+            del events[-3 if isinstance(dialect, OpenAI) else -2 :]
         for number, (name, event) in enumerate(events):
             if model == "cut" and number == 3:
                 return None
@@ -86,8 +92,9 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
     """The words, and the calls with their arguments as JSON."""
     wanted = CALL.findall(dialect.prompt())
     results = dialect.results()
-    if model == "loop" or (model in ("tools", "broken") and wanted and not results):
-        if model == "broken":
+    again = model == "loop" or (model == "wrong" and len(results) < 4)
+    if again or (model in ("tools", "broken", "late") and wanted and not results):
+        if model in ("broken", "wrong"):
             return "Let me see. ", [(wanted[0][0], wanted[0][1][:-2])]
         return "Let me see. ", wanted[:1] if model == "loop" else wanted
     if results:
@@ -97,6 +104,8 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
 
 class OpenAI:
     """Chat Completions."""
+
+    is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
@@ -136,7 +145,7 @@ class OpenAI:
         chunks: list[Any] = [
             {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
         ]
-        reason = "tool_calls" if calls else "stop"
+        reason = "tool_calls" if calls else "length" if self.is_short else "stop"
         chunks.append({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
         usage = {"prompt_tokens": USAGE["in"], "completion_tokens": USAGE["out"], "total_tokens": 18}
         chunks.append({**about, "choices": [], "usage": usage})
@@ -145,6 +154,8 @@ class OpenAI:
 
 class Anthropic:
     """Messages."""
+
+    is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
@@ -186,7 +197,10 @@ class Anthropic:
                 delta = {"type": "input_json_delta", "partial_json": arguments[place : place + 4]}
                 found.append({"type": "content_block_delta", "index": number, "delta": delta})
             found.append({"type": "content_block_stop", "index": number})
-        reason = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+        reason = {
+            "stop_reason": "tool_use" if calls else "max_tokens" if self.is_short else "end_turn",
+            "stop_sequence": None,
+        }
         found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": USAGE["out"]}})
         found.append({"type": "message_stop"})
         return [(event["type"], event) for event in found]

@@ -13,12 +13,13 @@ from ipymcp.errors import PolicyError
 from ipymcp.policy.approvals import Approvals, Wish
 from ipymcp.policy.conversation import Conversation
 from ipymcp.policy.policy import Policy
-from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion
+from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, WantedCall
 from ipymcp.policy.remembered import Remembered
 from ipymcp.policy.rules import Caller, Rights, Rule
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.state.db import Database
+from ipymcp.tools.consent import ask_approval
 
 RIGHTS = Rights("d1")
 
@@ -253,3 +254,20 @@ def test_what_was_answered_here_gives_way_to_what_is_forbidden_elsewhere_since_a
         assert [str(rule) for rule in asked.policy.said] == ["deny fs.write (this notebook)"]
 
     asyncio.run(run())
+
+
+def test_code_is_shown_whole_line_by_line_at_a_prompt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "\n".join(
+        ["x = 1", "", *(f"x += {number}  # {'y' * 60}" for number in range(200)), "import os\u202e", "\tos.x"]
+    )
+    wanted = WantedCall("notebook", "run_python", b"{}", "model", "it would run here", "", code)
+    monkeypatch.setattr("builtins.input", lambda prompt: "once")
+
+    assert ask_approval(ApprovalQuestion((wanted,), ("once", "no"))) == "once"
+
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "A model wants to call notebook.run_python (it would run here):"
+    assert [line.removeprefix("  │ ")[:3] for line in shown[1:-1]] == [f"{number:3}" for number in range(1, 205)]
+    assert [line[8:] for line in shown[1:-1]] == code.replace("\u202e", "⟨U+202E⟩").split("\n")

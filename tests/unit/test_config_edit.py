@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,16 @@ from ipymcp.config.edit import edit, project_file
 from ipymcp.config.files import decode, from_mapping
 from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.secrecy import masked, masked_args
-from ipymcp.errors import ConfigError, UnknownName
+from ipymcp.errors import ConfigError, TrustError, UnknownName
+from ipymcp.policy.questions import TrustAnswer, TrustQuestion
 from ipymcp.runtime.host import Host
 from ipymcp.tools import edits
+from ipymcp.tools.asked import gather
 from ipymcp.tools.configuration import explanation, export_to, listing
 from ipymcp.tools.given import placed, settings
+from ipymcp.tools.policy import ToolPolicy
 from tests.config_files import read
+from tests.unit.asker import Asker
 
 
 @pytest.fixture
@@ -42,6 +46,25 @@ def host(home: Path) -> Iterator[Host]:
     host = Host(str(home / "p"))
     yield host
     host.close()
+
+
+class Reader(Asker):
+    """Is shown questions whether servers may run, and answers all of them the same way."""
+
+    def __init__(self, answer: TrustAnswer) -> None:
+        super().__init__()
+        self.answer = answer
+        self.asked: list[TrustQuestion] = []
+
+    def trust(self, question: TrustQuestion) -> TrustAnswer:
+        self.asked.append(question)
+        return self.answer
+
+
+def reading(host: Host, *servers: str, secrets: Iterable[tuple[str, str]] = ()) -> Reader:
+    reader: Any = Reader(TrustAnswer(frozenset(servers), frozenset(secrets)))
+    host.desk.interaction = reader
+    return reader
 
 
 def servers(path: Path) -> Any:
@@ -377,7 +400,9 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
     )
     again = edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=False)
     assert (again.names, again.notes) == ((), ("a is there already, and stays; --replace takes the imported one",))
+    reader = reading(host, "a")
     again = edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=True)
+    assert reader.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
     folder = str(home / "q" / ".vscode")
     assert servers(own)["a"] == {
         "command": "y",
@@ -386,6 +411,92 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
         "cwd": folder,
     }
     assert json.loads(own.read_text())["inputs"] == [{"id": "k", "type": "promptString"}]
+
+
+def test_what_a_file_that_is_named_defines_is_imported_only_as_far_as_it_was_shown_and_agreed_to(
+    home: Path, host: Host
+) -> None:
+    theirs = home / "p" / ".mcp.json"
+    define = {"fs": {"command": "./run", "env": {"TOKEN": "${secret:gh}", "API_KEY": "./x"}}, "git": {"command": "git"}}
+    theirs.write_text(json.dumps({"mcpServers": define}))
+    own = home / "jupyter" / "ipymcp" / "mcp.json"
+    with pytest.raises(TrustError) as caught:
+        edits.import_from(".mcp.json", [], host, project=False, replace=False)
+    assert caught.value.message == f"not imported from {theirs}: nobody could be asked whether it may run"
+    assert not own.exists()
+
+    reader = reading(host, "fs")
+    imported = edits.import_from(".mcp.json", [], host, project=False, replace=False)
+    assert (imported.names, imported.notes) == (
+        (),
+        ("fs is not imported: you did not give it your secret gh", "git is not imported: you did not agree to it"),
+    )
+    assert not own.exists()
+    [question] = reader.asked
+    assert (question.file, question.why) == (str(theirs), f"is to be imported into {own}")
+    assert question.candidates[0].secrets == ("gh",)
+    assert "variable    API_KEY=./x" in question.candidates[0].lines
+
+    reading(host, "fs", secrets=[("fs", "gh")])
+    assert edits.import_from(".mcp.json", [], host, project=False, replace=False).names == ("fs",)
+    assert list(servers(own)) == ["fs"]
+
+
+@pytest.mark.parametrize("wrong", ['"timeout": "30"', '"env": {"A": 1}', '"args": "x"'])
+def test_mending_a_projects_wrong_value_agrees_to_nothing(home: Path, host: Host, wrong: str) -> None:
+    file = home / "p" / "mcp.json"
+    file.write_text('{"mcpServers": {"fs": {"command": "sh", ' + wrong + "}}}")
+    edits.update("fs", {"timeout": 30, "env": None, "args": ["-c", "id"]}, host, project=True)
+    assert not host.trusts(host.discovery.read().definitions["fs"])
+
+
+def test_a_secret_that_is_typed_into_a_projects_file_is_granted_by_an_answer_alone(home: Path, host: Host) -> None:
+    edits.add("fs", {"command": "x", "env": {"TOKEN": "${secret:gh}"}}, host, project=True)
+    assert not host.trusts(host.discovery.read().definitions["fs"])
+
+
+def test_a_projects_server_of_the_name_of_the_users_own_is_known_to_shadow_it(home: Path, host: Host) -> None:
+    edits.add("fs", {"command": "own"}, host, project=False)
+    edits.add("fs", {"command": "x"}, host, project=True)
+    own = home / "jupyter" / "ipymcp" / "mcp.json"
+    found = host.discovery.read().definitions["fs"]
+    assert (found.command, found.source.shadows) == ("x", str(own))
+    assert not host.trusts(found)
+    for named in ("mcp.json", str(home / "p" / "mcp.json")):
+        assert gather([named], host).definitions == [found]
+
+
+def test_a_number_that_is_too_long_is_one_files_error(home: Path, host: Host) -> None:
+    edits.add("own", {"command": "x"}, host, project=False)
+    file = home / "p" / "mcp.json"
+    for text in ('{"mcpServers": {"fs": {"command": "x", "timeout": %s}}}', "{'a': %s}", '{"a": %s,}'):
+        file.write_text(text % ("9" * 5_000))
+        found = host.discovery.read()
+        assert list(found.definitions) == ["own"]
+        assert [str(error) for error in found.errors] == [f"{file}: a number in it is too long"]
+
+
+@pytest.mark.parametrize("key", ["timeout", "max_result_bytes", "log_lines", "health_interval", "concurrency"])
+@pytest.mark.parametrize("number", ["1e400", "9" * 400, "NaN", "1e18"])
+def test_a_number_that_no_timer_or_list_takes_is_an_error_of_its_server(
+    home: Path, host: Host, key: str, number: str
+) -> None:
+    (home / "p" / "mcp.json").write_text('{"mcpServers": {"fs": {"command": "x", "' + f'{key}": {number}' + "}}}")
+    [error] = host.discovery.read().errors
+    assert str(error).startswith(f"{home}/p/mcp.json: mcpServers.fs.{key}: expected a number of ")
+
+
+def test_a_rule_by_a_servers_alias_is_one_by_its_name(home: Path, host: Host) -> None:
+    edits.add("my-db", {"command": "x"}, host, project=False)
+    policy = ToolPolicy(host)
+    policy.deny("my_db.drop", "my-db.x", "other.*")
+    policy.ask("my_db")
+    assert [rule.pattern for rule in host.guard.policy.said] == ["my-db.drop", "my-db.x", "other.*", "my-db.*"]
+
+
+def test_a_definition_shows_no_secret_of_its_address(home: Path) -> None:
+    one = from_mapping({"x": {"url": "https://me:pass@h.example/mcp?key=abc#token"}})["x"]
+    assert repr(one) == "ServerDefinition(name='x', url='https://h.example/mcp?…', source='script')"
 
 
 # Showing
@@ -427,7 +538,7 @@ def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, ho
     table = listing(host.discovery.read(), host)
     project, mine = home / "p" / ".mcp.json", f"~/{own.relative_to(home)}"
     assert table.rows == (
-        ("fs", "theirs", "needs_trust", ".mcp.json"),
+        ("fs", "theirs", "needs trust", ".mcp.json"),
         ("fs", "mine --token •••• (3 characters)", "shadowed", mine),
         ("bad", "", "error", f'{project}: mcpServers.bad: expected "command" or "url", found neither'),
         ("off", "https://h", "disabled", mine),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -65,10 +66,6 @@ def definition(**values: Any) -> ServerDefinition:
             "a package comes from an address: git+https://x.example/y",
         ),
         ({"args": ("--index-url=https://x.example", "y")}, "packages come from where its arguments say"),
-        (
-            {"command": "npx", "args": ("--always-auth", "package")},
-            "argument 2 looks like a secret and is not shown: make sure that it is one",
-        ),
         ({"args": ("x" * 1001,)}, "argument 1 is long: 1,001 characters"),
         ({"args": ("m\u0441p-server",)}, "letters of several scripts look alike here: m\\u0441p-server"),
         ({"env": {"GIT_ASKPASS": "x"}}, "GIT_ASKPASS: decides what code runs"),
@@ -79,6 +76,105 @@ def definition(**values: Any) -> ServerDefinition:
         ),
         ({"command": "docker", "args": ("run", "--cap-add=ALL", "x")}, "a container with rights over this machine"),
         ({"auto_approve": ("*",)}, "autoApprove *: models may call all of its tools unasked"),
+        *(
+            ({"auto_approve": patterns}, f"autoApprove {', '.join(patterns)}: models may call all of its tools unasked")
+            for patterns in [("?*",), ("fs.*",), ("[!z]*",), tuple(f"{letter}*" for letter in ascii_lowercase)]
+        ),
+        ({"tools": {"*": "allow"}}, "tools *: models may call all of its tools unasked"),
+        ({"tools": {"*": "deny", "write_*": "allow"}}, "tools write_*: models may call these unasked"),
+        (
+            {"hints": {"*": {"readOnlyHint": True, "openWorldHint": False}}},
+            "hints *: models may call all of its tools unasked",
+        ),
+        (
+            {"hints": {"*": {"readOnlyHint": True}, "?*": {"openWorldHint": False}}},
+            "hints *, ?*: models may call all of its tools unasked",
+        ),
+        ({"hints": {"run": {"readOnlyHint": True}}}, "hints run: said to only read, whatever the server says"),
+        (
+            {"hints": {"*": {"openWorldHint": False}}},
+            "hints *: said to stay with their own data, whatever the server says",
+        ),
+        ({"command": "env", "args": ("LD_PRELOAD=./x.so", "x")}, "LD_PRELOAD: decides what code runs"),
+        ({"command": "cross-env", "args": ("NODE_OPTIONS=-r x", "x")}, "NODE_OPTIONS: decides what code runs"),
+        ({"command": "sh", "args": ("-c", "export BASH_ENV=x; y")}, "BASH_ENV: decides what code runs"),
+        (
+            {"command": "env", "args": ("OPENAI_BASE_URL=x", "y")},
+            "OPENAI_BASE_URL: decides where its traffic goes, and who can read it",
+        ),
+        *(
+            ({"command": command, "args": args}, f"{command}: its options can run code")
+            for command, args in [
+                ("ssh", ("-o", "ProxyCommand=./x", "h")),
+                ("ssh", ("-oLocalCommand=./x", "h")),
+                ("rsync", ("-e", "./x", "a", "b")),
+                ("git", ("-c", "alias.x=!./y", "x")),
+                ("git", ("-c", "core.sshCommand=./y", "fetch")),
+                ("git", ("clone", "ext::sh -c x")),
+                ("find", (".", "-exec", "./x", "{}", ";")),
+                ("tar", ("--checkpoint-action=exec=./x", "-cf", "a", "b")),
+                ("sed", ("1e ./x", "file")),
+                ("socat", ("-", "EXEC:./x")),
+            ]
+        ),
+        *(
+            ({"command": command, "args": args}, "runs code that stands in its arguments")
+            for command, args in [
+                ("awk", ('BEGIN{system("x")}',)),
+                ("vim", ("-c", "!x")),
+                ("php", ("-d", "auto_prepend_file=x", "y.php")),
+                ("gdb", ("-ex", "shell x")),
+            ]
+        ),
+        *(
+            (
+                {"command": "docker", "args": ("run", *mount, "x")},
+                f"a container that sees files outside the project: {path}",
+            )
+            for mount, path in [
+                (("-v", "~/.ssh:/s"), "~/.ssh"),
+                (("-v", "${HOME}/.aws:/s"), "${HOME}/.aws"),
+                (("--volume=/etc/ssl:/s",), "/etc/ssl"),
+                (("--mount", "type=bind,source=../up,target=/s"), "../up"),
+            ]
+        ),
+        *(
+            ({"env": {name: "x"}}, f"{name}: decides what code runs")
+            for name in ("GIT_EXTERNAL_DIFF", "LESSOPEN", "PS4", "LD_AUDIT", "PERL5OPT", "VIMINIT", "MAKEFLAGS")
+        ),
+        *(
+            ({"env": {name: "x"}}, f"{name}: decides where its traffic goes, and who can read it")
+            for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "AWS_ENDPOINT_URL_S3", "OLLAMA_HOST", "all_proxy")
+        ),
+        (
+            {"inherit_env": ("GH_TOKEN",)},
+            "inherit_env: it gets this kernel's GH_TOKEN, which looks like a secret",
+        ),
+        *(
+            ({"command": None, "args": (), "url": url}, expected)
+            for url, expected in [
+                (
+                    "unix:///var/run/docker.sock:/v1",
+                    "connects to a socket of docker, which may do anything on this machine",
+                ),
+                ("unix:///tmp/x.sock", "connects to a socket of this machine"),
+                ("http://localhost:2375/", "connects to a service of this machine: localhost"),
+                ("http://127.1/", "connects to a service of this machine: 127.1"),
+                ("http://2130706433/", "connects to a service of this machine: 2130706433"),
+                ("http://0.0.0.0/", "connects to a service of this machine: 0.0.0.0"),
+                ("http://[::ffff:127.0.0.1]/", "connects to a service of this machine: ::ffff:127.0.0.1"),
+                ("http://169.254.169.254/", "connects to a service of this machine's network: 169.254.169.254"),
+                ("https://nas.local/", "connects to a service of this machine's network: nas.local"),
+                (
+                    "https://h.example/mcp?api_key=abcdef",
+                    "the address holds a secret, api_key: it will stand in logs on the way",
+                ),
+                (
+                    "https://h.example/s/0123456789abcdef0123456789abcdefab/mcp",
+                    "the address holds what looks like a secret: it will stand in logs on the way",
+                ),
+            ]
+        ),
     ],
     ids=str,
 )
@@ -95,8 +191,23 @@ def test_dangerous_patterns_are_pointed_out(values: dict[str, Any], expected: st
         {"command": "server", "args": ("--shell", "bash", "--config", "x.json", "Übersicht", "\u6587\u4ef6")},
         {"command": "mcp-remote", "args": ("https://x.example/mcp",), "env": {"LOG_LEVEL": "debug", "TZ": "UTC"}},
         {"command": None, "args": (), "url": "https://x.example/mcp"},
+        {"command": "server", "args": (), "env": {"DATABASE_URL": "x", "PYTHONUNBUFFERED": "1", "API_KEY": "x"}},
+        {"command": "server", "args": (), "auto_approve": ("read_file", "list_*"), "tools": {"*": "ask", "rm": "deny"}},
+        {
+            "command": "docker",
+            "args": ("run", "-v", "data:/data", "-v", "${workspaceFolder}/d:/d", "-e", "PATH=/x", "i"),
+        },
     ],
     ids=str,
 )
 def test_an_ordinary_definition_has_nothing_to_point_out(values: dict[str, Any]) -> None:
     assert dangers(definition(**values)) == []
+
+
+def test_what_is_masked_in_the_users_own_file_is_pointed_out() -> None:
+    own = definition(command="npx", args=("--always-auth", "package"), env={"API_KEY": "abcdef"})
+    own = own.replace(source=Source(scope="user", file="/home/me/mcp.json", folder="/home/me"))
+    assert dangers(own) == [
+        "argument 2 looks like a secret and is not shown: make sure that it is one",
+        "variable API_KEY looks like a secret and is not shown: make sure that it is one",
+    ]

@@ -89,10 +89,21 @@ def test_a_named_file_comes_before_all_others(home: Path) -> None:
     assert configuration.definitions["same"].source.scope == "named"
 
 
-def test_a_named_file_that_cannot_be_used_is_an_error(home: Path) -> None:
+def test_a_named_file_that_is_missing_is_said_and_the_rest_is_there(home: Path) -> None:
+    define(home / "p" / "mcp.json", "a")
+    configuration = found(home / "p", IPYMCP_CONFIG="/no/such.json")
+    assert list(configuration.servers) == ["a"]
+    [problem] = configuration.problems
+    assert str(problem) == "IPYMCP_CONFIG: /no/such.json: no such file"
+    assert problem.hint == "mend the variable, or take it out; the other files are read"
+
+
+def test_a_named_file_that_cannot_be_read_is_an_error(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "named.json").write_text("{")
     with pytest.raises(ConfigError) as caught:
-        found(home, IPYMCP_CONFIG="/no/such.json")
-    assert str(caught.value) == "IPYMCP_CONFIG: /no/such.json: no such file"
+        found(home, IPYMCP_CONFIG="named.json")
+    assert str(caught.value).startswith(f"IPYMCP_CONFIG: {home}/named.json, line 1, column 2: not JSON: ")
 
 
 def test_no_file_is_no_server_and_no_error(home: Path) -> None:
@@ -213,7 +224,7 @@ def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
         [
             f"{folder}/mcp.json has changed: %mcp load {up}",
             f"{folder}/.mcp.json is new: %mcp load {up}",
-            f"{explicit} is gone: its servers stay until %mcp unload",
+            f"{explicit} is gone: its servers stay until %mcp unload NAME",
         ]
     )
     assert watched.changes() == []

@@ -53,9 +53,7 @@ def writes(call: ast.Call) -> bool:
         )
     if name in ("replace", "rename", "copy", "link", "move", "truncate"):
         # A string's replace and a dict's copy are other things: a file's has one argument.
-        return owner in OWNERS or (
-            name in ("replace", "rename") and len(call.args) + len(call.keywords) == 1 and not owner
-        )
+        return owner in OWNERS or (name in ("replace", "rename") and len(call.args) == 1 and not call.keywords)
     return name in WRITERS
 
 
@@ -81,6 +79,7 @@ def test_no_other_module_writes_a_file() -> None:
         "os.open(a, os.O_CREAT | os.O_EXCL)",
         "os.replace(a, b)",
         "Path(a).replace(b)",
+        "draft.replace(file)",
         "tempfile.mkstemp()",
         "shutil.copy(a, b)",
         "os.makedirs(a)",

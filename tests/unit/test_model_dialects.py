@@ -214,3 +214,14 @@ def test_arguments_are_read_as_models_write_them(given: object, read: dict[str, 
 def test_arguments_that_are_no_object_are_refused(given: object) -> None:
     with pytest.raises(ArgumentError, match="the arguments are no JSON"):
         read_arguments(given)
+
+
+def test_ollama_answers_with_one_message_and_is_answered_by_the_tools_name() -> None:
+    call = {"function": {"name": "fs__read", "arguments": {"path": "a"}}}
+    response = {"model": "m", "done": True, "message": {"role": "assistant", "content": "", "tool_calls": [call]}}
+
+    dialect, (given,) = asked(response)
+
+    assert (dialect, given) == ("ollama", Asked("", "fs__read", {"path": "a"}))
+    assert messages(dialect, [Outcome(given, "text")]) == [{"role": "tool", "tool_name": "fs__read", "content": "text"}]
+    assert asked({"model": "m", "done": True, "message": {"role": "assistant", "content": "Hey."}}) == ("ollama", [])

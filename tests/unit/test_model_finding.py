@@ -75,3 +75,17 @@ def test_what_is_found_need_not_be_read_in_pages() -> None:
     assert isinstance(told, list) and len(json.dumps(told)) < 20_000
     assert [one["parameters"] == wide for one in told] == [True, True, *[False] * 6]
     assert told[-1]["parameters"] == "search for its name to be told of them"
+
+
+def test_what_is_found_first_is_told_of_as_far_as_there_is_room() -> None:
+    part = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(200)}}
+    huge = {"type": "object", "properties": {f"a{number}": part for number in range(100)}}
+    long = "[a] A file. " * 900
+    finder = ToolFinder(lambda: [Declaration(f"a__file{number}", "a", "f", long, huge) for number in range(20)])
+
+    told = finder.search_tools("file", 20)
+
+    assert isinstance(told, list) and len(json.dumps(told, ensure_ascii=False)) < 20_000
+    first, *others = told
+    assert first["parameters"]["properties"]["a99"] == {"type": "object", "description": "(…)"}
+    assert [one["name"] for one in others] == [f"a__file{number}" for number in range(1, 20)]

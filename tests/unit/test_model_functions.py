@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import pandas as pd
 import pytest
 
 from ipymcp.errors import ArgumentError
+from ipymcp.masking import masks
+from ipymcp.tools.models.declaring import declared_function
 from ipymcp.tools.models.functions import FunctionTool
 
 
@@ -172,3 +175,14 @@ def test_what_a_model_cannot_call_is_refused() -> None:
     assert caught.value.hint == 'patterns select: mcp.tools("fs.*")'
     with pytest.raises(ArgumentError, match=r"int\(\) does not say what it takes"):
         FunctionTool(int)
+
+
+def test_a_secret_among_the_values_that_a_parameter_takes_is_masked() -> None:
+    masks.add("s3cret-among-values")
+
+    def pick(it: Literal["s3cret-among-values", "plain"] = "s3cret-among-values") -> None:
+        """Pick one."""
+
+    declared = json.dumps(declared_function(FunctionTool(pick)).parameters)
+    assert "s3cret-among-values" not in declared
+    assert "plain" in declared

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.tools.models.compiling import Loss, compiled, restored
+from ipymcp.masking import masks
+from ipymcp.tools.models.compiling import Loss, compiled, restored, trimmed
 from ipymcp.tools.models.profiles import PLAIN, PROFILES, Profile
 
 OPENAI, ANTHROPIC, GEMINI = PROFILES["openai"], PROFILES["anthropic"], PROFILES["gemini"]
@@ -59,13 +60,69 @@ def test_what_refers_to_itself_stays_where_it_may_and_is_cut_elsewhere() -> None
     tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/T"}}}
     schema = one({"$ref": "#/$defs/T"}, **{"$defs": {"T": tree}})
 
-    kept = compiled(schema, OPENAI)
-    assert kept.parameters["properties"]["it"]["properties"] == {"left": {"$ref": "#/$defs/T"}}
-    assert kept.parameters["$defs"] == {"T": tree}
-    assert kept.lost == ()
-    cut = compiled(schema, ANTHROPIC)
+    for profile in (PLAIN, OPENAI, ANTHROPIC):
+        kept = compiled(schema, profile)
+        assert kept.parameters == {**one({"$ref": "#/$defs/T"}), "$defs": {"T": tree}}
+        assert kept.lost == ()
+    cut = compiled(schema, GEMINI)
     assert cut.lost == (Loss("it.left", "refers to itself: any JSON from there on"),)
     assert "$" not in json.dumps(cut.parameters)
+
+
+POINT = {
+    "type": "object",
+    "description": "A place on the map.",
+    "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
+    "required": ["x", "y"],
+}
+
+
+@pytest.mark.parametrize("profile", EVERY)
+@pytest.mark.parametrize(
+    "where", ["#/$defs/P", "#/properties/from", "#point", "point.json", "https://e.org/point.json"]
+)
+def test_what_is_used_twice_is_said_once(profile: Profile, where: str) -> None:
+    schema = {
+        "$id": "https://e.org/tool.json",
+        "properties": {
+            "from": POINT if where == "#/properties/from" else {"$ref": where},
+            "to": {"$ref": where, "description": "Where to.", "title": "To", "default": {"x": 0, "y": 0}},
+            "over": {"type": "array", "items": {"$ref": where}},
+        },
+        "$defs": {"P": {"$anchor": "point", "$id": "point.json", **POINT}},
+    }
+    if where == "#point":
+        del schema["$defs"]["P"]["$id"]  # type: ignore[attr-defined]
+
+    made = compiled(schema, profile)
+
+    (name,) = made.parameters["$defs"]
+    reference = {"$ref": f"#/$defs/{name}"}
+    beside = {word: schema["properties"]["to"][word] for word in profile.beside}  # type: ignore[index]
+    if profile is GEMINI:
+        beside = {"description": 'Where to. (default: {"x": 0, "y": 0})'}
+    assert made.parameters["$defs"][name] == POINT
+    assert made.parameters["properties"]["from"] == reference
+    assert made.parameters["properties"]["over"] == {"type": "array", "items": reference}
+    assert made.parameters["properties"]["to"] == {**reference, **beside}
+    assert made.lost == ()
+
+
+def test_what_says_more_than_its_reference_is_both_at_once() -> None:
+    member = {"$ref": "#/$defs/P", "properties": {"z": {"type": "number"}}, "required": ["z"]}
+
+    found = it(member, OPENAI, **{"$defs": {"P": POINT}})
+
+    assert found["properties"].keys() == {"x", "y", "z"}
+    assert sorted(found["required"]) == ["x", "y", "z"]
+
+
+def test_a_property_may_be_called_as_a_keyword_is() -> None:
+    tree = {"type": "object", "properties": {"default": {"$ref": "#/$defs/T"}, "examples": {"$ref": "#/$defs/T"}}}
+    schema = {"properties": {"$id": {"$ref": "#/$defs/T"}, "definitions": {"$ref": "#/$defs/T"}}, "$defs": {"T": tree}}
+
+    assert compiled(schema, OPENAI).parameters == {"type": "object", **schema}
+    assert "$ref" not in json.dumps(compiled(schema, GEMINI).parameters)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -103,10 +160,136 @@ def test_alternatives_at_the_top_are_the_arguments_of_all_of_them(profile: Profi
 
     assert made.parameters == {
         "type": "object",
+        "description": "One of: {id, a} | {id, b?}",
         "properties": {"id": {"type": "string"}, "a": {}, "b": {}},
         "required": ["id"],
     }
     assert made.lost == (Loss("", "alternatives at the top: the arguments of all of them"),)
+
+
+CREATE = {
+    "type": "object",
+    "description": "Makes one.",
+    "properties": {"action": {"type": "string", "const": "create"}, "name": {"type": "string"}, "size": {}},
+    "required": ["action", "name"],
+    "additionalProperties": False,
+}
+UPDATE = {
+    "type": "object",
+    "properties": {
+        "action": {"type": "string", "const": "update"},
+        "id": {"type": "integer"},
+        "name": {"type": ["string", "null"]},
+    },
+    "required": ["action", "id"],
+    "additionalProperties": False,
+}
+DELETE = {
+    "type": "object",
+    "properties": {"action": {"type": "string", "const": "delete"}, "id": {"type": "integer", "description": "Which."}},
+    "required": ["action", "id"],
+    "additionalProperties": False,
+}
+ACTIONS = [CREATE, UPDATE, DELETE]
+WHOLES = [
+    pytest.param({"anyOf": ACTIONS}, id="anyOf"),
+    pytest.param({"type": "object", "oneOf": ACTIONS, "discriminator": {"propertyName": "action"}}, id="oneOf"),
+    pytest.param({"allOf": [{"anyOf": ACTIONS}]}, id="allOf"),
+    pytest.param({"$ref": "#/$defs/A", "$defs": {"A": {"oneOf": ACTIONS}}}, id="reference"),
+    pytest.param({"anyOf": [{"$ref": f"#/definitions/{n}"} for n in (0, 1, 2)],
+                  "definitions": {str(n): each for n, each in enumerate(ACTIONS)}}, id="references"),
+    pytest.param({"anyOf": [{"anyOf": [CREATE, UPDATE]}, {"type": "null"}, DELETE]}, id="nested, or null"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", EVERY)
+@pytest.mark.parametrize("schema", WHOLES)
+def test_all_variants_of_a_tool_can_be_called(schema: Json, profile: Profile) -> None:
+    made = compiled(schema, profile)
+
+    assert made.parameters["properties"]["action"] == {"type": "string", "enum": ["create", "update", "delete"]}
+    assert made.parameters["properties"]["id"] == {"type": "integer", "description": "Which."}
+    names = made.parameters["properties"]["name"]["anyOf"]
+    assert names[0] == {"type": "string"} and len(names) == 2
+    assert made.parameters["required"] == ["action"]
+    assert made.parameters["additionalProperties"] is False
+    assert made.lost[-1] == Loss("", "alternatives at the top: the arguments of all of them")
+
+
+def test_the_variants_of_a_tool_are_told_in_words() -> None:
+    made = compiled({"description": "Does it.", "anyOf": ACTIONS}, OPENAI)
+
+    assert made.parameters["description"] == (
+        'Does it. One of: {action: "create", name, size?} (Makes one.) | {action: "update", id, name?}'
+        ' | {action: "delete", id}'
+    )
+
+
+def test_a_hundred_variants_keep_all_their_arguments() -> None:
+    variants = [
+        {"properties": {"do": {"const": n}, f"only_{n}": {"type": "string"}}, "required": ["do"]} for n in range(100)
+    ]
+
+    made = compiled({"type": "object", "oneOf": variants}, OPENAI)
+
+    assert made.parameters["properties"]["do"]["enum"] == list(range(100))
+    assert len(made.parameters["properties"]) == 101
+    assert len(made.parameters["description"]) <= 1_500
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_of_two_limits_the_tighter_holds_and_what_cannot_be_said_is_listed(profile: Profile) -> None:
+    parts = [
+        {"type": ["number", "string"], "minimum": 0, "maximum": 9, "enum": [1, 2, 3]},
+        {"type": ["integer", "null"], "minimum": 2, "maximum": 20, "enum": [2, 3, 4]},
+    ]
+    assert it({"allOf": parts}, profile) == {"type": "integer", "minimum": 2, "maximum": 9, "enum": [2, 3]}
+
+    made = compiled(one({"type": "string", "format": "date", "allOf": [{"format": "uri"}, False]}), profile)
+    assert made.parameters["properties"]["it"]["format"] == "date"
+    assert made.lost[:2] == (Loss("it", 'format: "uri", beside another'), Loss("it", "that nothing is valid"))
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_alternatives_within_all_of_and_beside_others_are_kept(profile: Profile) -> None:
+    either = [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"type": "string"}]
+    other = [{"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}, {"type": "string"}]
+
+    assert it({"allOf": [{"anyOf": either}]}, profile) == {"anyOf": either}
+    found = it({"anyOf": either, "oneOf": other}, profile)
+    assert found["anyOf"][0]["properties"].keys() == {"a", "b"}
+    assert found["anyOf"][3] == {"type": "string"}
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_what_is_silently_dropped_elsewhere_is_listed(profile: Profile) -> None:
+    made = compiled({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]}, profile)
+    assert made.lost == (Loss("", 'not: {"required": ["a", "b"]}'), Loss("", "enum: [{}]"))
+    overlapping = [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]
+    assert (
+        Loss("it", "that only one of its alternatives may hold") in compiled(one({"oneOf": overlapping}), profile).lost
+    )
+    assert compiled(one({"properties": {"a": False}}), profile).lost == (Loss("it.a", "that it may not be there"),)
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_what_is_required_and_not_declared_is_declared(profile: Profile) -> None:
+    schema = {"type": "object", "properties": {"it": {"required": ["a"]}}, "required": ["b"]}
+
+    assert compiled(schema, profile).parameters == {
+        "type": "object",
+        "properties": {"it": {"type": "object", "properties": {"a": {}}, "required": ["a"]}, "b": {}},
+        "required": ["b"],
+    }
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_what_a_pattern_allows_is_not_refused(profile: Profile) -> None:
+    patterns = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
+
+    found = it({"type": "object", **patterns}, profile)
+
+    assert found["additionalProperties"] == {"type": "string"}
 
 
 def test_a_list_of_types_is_alternatives_where_it_may_not_be() -> None:
@@ -181,7 +364,7 @@ def test_definitions_have_names_of_their_own_that_a_reference_can_say() -> None:
     assert made["$defs"].keys() == {"N_T", "N_T_1", "root"}
     assert made["$defs"]["N_T"]["properties"]["x"] == {"$ref": "#/$defs/N_T"}
     assert made["$defs"]["N_T_1"]["properties"]["z"] == {"$ref": "#/$defs/N_T_1"}
-    assert made["properties"]["whole"]["properties"]["whole"] == {"$ref": "#/$defs/root"}
+    assert made["properties"]["whole"] == made["$defs"]["root"]["properties"]["whole"] == {"$ref": "#/$defs/root"}
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -253,16 +436,80 @@ def test_what_is_too_deep_is_anything() -> None:
     assert made.lost == (Loss(".".join(["it"] * 11), "deeper than it may be: any JSON"),)
 
 
-def test_a_schema_that_multiplies_itself_is_any_arguments() -> None:
+@pytest.mark.parametrize("profile", EVERY)
+def test_a_schema_that_multiplies_itself_is_cut_where_it_is_deepest(profile: Profile) -> None:
     definitions: Json = {"d0": {"type": "string"}}
     for number in range(1, 30):
         part = {"$ref": f"#/$defs/d{number - 1}"}
         definitions[f"d{number}"] = {"anyOf": [part, part]}
 
-    made = compiled(one({"$ref": "#/$defs/d29"}, **{"$defs": definitions}), ANTHROPIC)
+    schema = one({"$ref": "#/$defs/d29"}, **{"$defs": definitions})
+    schema["properties"] |= {"b": {"type": "string"}, "c": {"type": "integer"}}
+    made = compiled(schema, profile)
 
-    assert made.parameters == {"type": "object", "properties": {}}
-    assert made.lost[-1] == Loss("", "too large: any arguments")
+    assert made.parameters["properties"].keys() == {"it", "b", "c"}
+    assert made.parameters["properties"]["c"] == {"type": "integer"}
+    assert "anyOf" in made.parameters["properties"]["it"]
+    assert Loss("it", "too much in it to be told") in made.lost
+    assert len(json.dumps(made.parameters)) < 200_000
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_a_wide_schema_keeps_all_its_properties(profile: Profile) -> None:
+    end = {"type": "object", "properties": {"x": {"type": "string", "maxLength": 100, "description": "What it is."}}}
+    leaf = {"type": "object", "properties": {f"leaf{n}": {"$ref": "#/$defs/end"} for n in range(8)}}
+    branch = {"type": "object", "properties": {f"branch{n}": {"$ref": "#/$defs/leaf"} for n in range(10)}}
+    schema: Json = {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/branch"} for n in range(60)}}
+    schema["$defs"] = {"end": end, "leaf": leaf, "branch": branch}
+    text = json.dumps(branch)
+    for name, part in (("leaf", leaf), ("end", end)):
+        text = text.replace(f'{{"$ref": "#/$defs/{name}"}}', json.dumps(part))
+    written_out = {"type": "object", "properties": {f"p{n}": json.loads(text) for n in range(60)}}
+
+    said_once = compiled(schema, profile)
+    assert not any("too much" in one.what for one in said_once.lost)
+    assert len(json.dumps(said_once.parameters)) < 1.2 * len(json.dumps(schema))
+    cut = compiled(written_out, profile)
+    assert len(cut.parameters["properties"]) == 60
+    last = cut.parameters["properties"]["p59"]["properties"]["branch9"]["properties"]
+    assert last["leaf7"] == {"type": "object", "description": "any JSON"}
+    assert len(cut.lost) == 60 * 10 * 8
+    most = compiled({"properties": {f"p{n}": leaf for n in range(4_000)}}, profile)
+    assert len(most.parameters["properties"]) == 4_000
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_secrets_do_not_go_to_a_provider(profile: Profile) -> None:
+    masks.add("hunter2-in-a-schema")
+    secret = {
+        "type": "string",
+        "enum": ["a", "hunter2-in-a-schema"],
+        "title": "x",
+        "description": "hunter2-in-a-schema",
+    }
+    schema = one(secret, **{"$defs": {"S": {"const": "hunter2-in-a-schema"}}})
+    schema["properties"] |= {"other": {"$ref": "#/$defs/S"}, "hunter2-in-a-schema": {"default": "hunter2-in-a-schema"}}
+
+    made = compiled(schema, profile)
+
+    assert "hunter2" not in json.dumps(made.parameters)
+    assert made.parameters["properties"]["it"]["enum"] == ["a", "[secret]"]
+    assert Loss("", "secrets in it: masked") in made.lost
+
+
+def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
+    part: Json = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(50)}}
+    whole = one({**part, "properties": {"a": part, "b": part}}, required=["it"])
+
+    assert trimmed(whole, 10_000) == whole
+    assert trimmed(whole, 500)["properties"]["it"]["properties"] == {
+        "a": {"type": "object", "description": "(…)"},
+        "b": {"type": "object", "description": "(…)"},
+    }
+    wide = trimmed(part, 300)
+    assert len(json.dumps(wide)) < 300 and wide["description"].startswith(
+        "too large to be told; its properties: p0, p1"
+    )
 
 
 def test_what_nobody_would_see_is_not_in_what_a_model_reads() -> None:
@@ -300,18 +547,69 @@ def subschemas(schema: Any) -> Iterator[Json]:
             yield from subschemas(value)
 
 
+def refusals(parameters: Json, profile: Profile) -> list[str]:
+    """What a provider would refuse, by its published rules."""
+    if parameters.get("type") != "object" or {"anyOf", "oneOf", "allOf", "$ref", "not", "enum"} & parameters.keys():
+        return ["the whole is not simply an object"]
+    found: list[str] = []
+    known = {f"#/$defs/{name}" for name in parameters.get("$defs", {})}
+    for each in subschemas(parameters):
+        words = each.keys() - {
+            "type",
+            "properties",
+            "required",
+            "items",
+            "additionalProperties",
+            "anyOf",
+            "$ref",
+            "$defs",
+        }
+        if not words <= profile.words | {"description"}:
+            found.append(f"it knows no {words}")
+        if "$ref" in each and not (each["$ref"] in known and each.keys() - {"$ref"} <= set(profile.beside)):
+            found.append(f"a reference: {each}")
+        if isinstance(each.get("type"), list) and not profile.type_lists:
+            found.append(f"a list of types: {each}")
+        if each.get("type") == "array" and not isinstance(each.get("items"), dict):
+            found.append(f"no items: {each}")
+        if not set(each.get("required", ())) <= each.get("properties", {}).keys():
+            found.append(f"required and not declared: {each}")
+        if profile.key is not None:
+            found += [f"a name: {key}" for key in each.get("properties", {}) if not profile.key.fullmatch(key)]
+        if not profile.any_choices and any(not isinstance(one, str | int | float) for one in each.get("enum", ())):
+            found.append(f"choices: {each}")
+    if not profile.recursion:
+        leads = {name: re.findall(r'"#/\$defs/([^"]+)"', json.dumps(each)) for name, each in
+                 parameters.get("$defs", {}).items()}  # fmt: skip
+        for name in leads:
+            seen, ahead = set[str](), list(leads[name])
+            while ahead:
+                part = ahead.pop()
+                ahead += leads[part] if part not in seen else []
+                seen.add(part)
+            if name in seen:
+                found.append(f"a circle: {name}")
+    return found
+
+
 @given(_TREES, st.sampled_from([PLAIN, OPENAI, ANTHROPIC, GEMINI]))
 def test_nothing_is_declared_that_a_provider_refuses(schema: object, profile: Profile) -> None:
     made = compiled(schema, profile)
 
-    assert made.parameters["type"] == "object"
-    assert not {"anyOf", "oneOf", "allOf", "$ref", "not"} & made.parameters.keys()
-    for each in subschemas(made.parameters):
-        assert not {"oneOf", "allOf", "nullable", "prefixItems"} & each.keys()
-        assert profile.recursion or not {"$ref", "$defs"} & each.keys()
-        assert profile.type_lists or not isinstance(each.get("type"), list)
-        assert each.get("type") != "array" or isinstance(each["items"], dict)
-        assert profile.key is None or all(profile.key.fullmatch(key) for key in each.get("properties", {}))
-        assert set(each.get("required", ())) <= each.get("properties", {}).keys()
+    assert not refusals(made.parameters, profile)
     json.dumps(made.parameters, allow_nan=False)
     jsonschema_rs.meta.validate(made.parameters)
+
+
+@pytest.mark.parametrize("profile", EVERY)
+def test_a_schema_of_very_many_variants_keeps_its_arguments(profile: Profile) -> None:
+    names = [f"p{n}" for n in range(10)]
+    variants = [
+        {"type": "object", "properties": {name: {"type": "string", "maxLength": n} for name in names}}
+        for n in range(1, 500)
+    ]
+
+    made = compiled({"type": "object", "anyOf": variants}, profile)
+    assert made.parameters["properties"].keys() == set(names)
+    nested = compiled(one({"oneOf": variants}), profile)
+    assert nested.parameters["properties"].keys() == {"it"}

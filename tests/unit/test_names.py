@@ -78,6 +78,14 @@ def test_the_nearest_names_are_suggested() -> None:
         ("_host", "n_host"),
         ("__len__", "n_len__"),
         ("", "n_"),
+        ("测试", "测试"),
+        ("élan", "élan"),
+        ("e\u0301lan", "élan"),
+        ("ﬁle-名", "file_名"),
+        ("²x", "n2x"),
+        ("a\u202eb", "a_b"),
+        ("a\U0001f600", "a_"),
+        ("٣d", "n٣d"),
     ],
 )
 def test_an_alias_is_an_identifier_that_is_none_of_pythons_or_ours(name: str, typed: str) -> None:

@@ -216,4 +216,4 @@ def test_an_unreachable_site_is_named() -> None:
     with pytest.raises(AuthError) as caught:
         find_server(site)
     assert caught.value.message == "cannot log in: auth.example cannot be reached (no route to host)"
-    assert caught.value.hint == "check the network and the proxy settings, then %mcp start"
+    assert caught.value.hint == "check the network and the proxy settings, then %mcp start NAME"

@@ -14,7 +14,7 @@ from ipymcp.policy.diffs import diff
 from ipymcp.policy.pinning import Pinning, read_lock, write_lock
 from ipymcp.policy.pins import canonical, fingerprint
 from ipymcp.policy.policy import Policy
-from ipymcp.policy.rules import Rights
+from ipymcp.policy.rules import Rights, Rule
 from ipymcp.protocol.wire import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.state.db import Database
@@ -32,7 +32,8 @@ def database(tmp_path: Path) -> Any:
 
 
 def compare(pinning: Pinning, *tools: ToolDefinition, digest: str = "d1", starting: bool = False) -> list[str]:
-    return asyncio.run(pinning.compare(digest, "fs", tools, starting=starting))
+    changed, new = asyncio.run(pinning.compare(digest, "fs", tools, starting=starting))
+    return [*changed, *(f"new {name}" for name in new)]
 
 
 def test_a_definition_has_one_spelling() -> None:
@@ -70,11 +71,47 @@ def test_a_changed_tool_is_noticed_in_every_later_session_until_it_is_accepted(
     assert compare(Pinning(Policy(), database), changed) == []
 
 
-def test_a_new_tool_is_pinned_and_another_definition_has_pins_of_its_own(database: Any) -> None:
+def test_a_tool_that_comes_after_the_others_were_pinned_is_new_until_it_is_accepted(database: Any) -> None:
     pinning = Pinning(Policy(), database)
-    compare(pinning, tool())
+    assert compare(pinning) == []
+    assert compare(pinning, tool()) == [], "the first"
+    assert compare(pinning, tool(), tool("write")) == ["new write"]
+    assert compare(Pinning(Policy(), database), tool(), tool("write")) == ["new write"], "in every later session"
+    assert pinning.is_new("d1", "write") and not pinning.is_new("d1", "read")
+    asyncio.run(Pinning(Policy(), database).accept("d1", "fs", [tool("write")]))
+    asyncio.run(pinning.refresh())
+    assert not pinning.is_new("d1", "write")
     assert compare(pinning, tool(), tool("write")) == []
-    assert compare(pinning, tool(description="Other."), digest="d2") == []
+    assert compare(pinning, tool(description="Other."), digest="d2") == [], "another definition has pins of its own"
+
+
+@pytest.mark.parametrize("pattern", ["*", "read", "read*"])
+def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(database: Any, pattern: str) -> None:
+    policy = Policy()
+    pinning = Pinning(policy, database)
+    compare(pinning, tool())
+    compare(pinning, tool(), tool("read-it"))
+    entry, rights = ToolEntry("fs", "read_it", tool("read-it")), Rights("d1")
+    assert policy.verdict(entry, rights, "model").decision == "ask"
+    policy.say(Rule(pattern, "allow", "always", "d1", "model"))
+
+    verdict = policy.verdict(entry, rights, "model")
+    assert (verdict.decision, verdict.why) == (
+        "deny",
+        "is new since its server's other tools were pinned, and was not there to be allowed",
+    )
+    assert policy.verdict(entry, rights).decision == "allow", "the user's own call"
+    asyncio.run(pinning.accept("d1", "fs", [tool("read-it")]))
+    assert policy.verdict(entry, rights, "model").decision == ("ask" if pattern == "read" else "allow")
+
+
+def test_what_was_allowed_of_one_tool_is_no_allowance_for_another_that_is_typed_as_it_was() -> None:
+    policy = Policy()
+    policy.say(Rule("read_file", "allow", "always", "d1", "model"))
+
+    other = ToolEntry("fs", "read_file", tool("read-file"))
+    assert policy.verdict(other, Rights("d1"), "model").decision == "ask"
+    assert policy.verdict(ToolEntry("fs", "read_file", tool("read_file")), Rights("d1"), "model").decision == "allow"
 
 
 def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:

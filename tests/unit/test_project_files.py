@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.project_files import MAX_SOURCES, Binding, binding
+from ipymcp.config.trust import bound_to
 
 
 def define(folder: Path, **values: Any) -> ServerDefinition:
@@ -44,6 +47,31 @@ def write(file: Path, text: str) -> None:
         ("pkg/sub.py", {"command": "python", "args": ("-mpkg.sub",)}),
         ("bin/tool", {"command": "./bin/tool"}),
         ("bin/tool", {"command": "bin/../bin/tool"}),
+        ("sub/x.sh", {"command": "sh", "args": ("-c", "cd sub && ./x.sh")}),
+        ("a/b/x.sh", {"command": "sh", "args": ("-c", "cd a; cd b; ./x.sh")}),
+        ("x.sh", {"command": "sh", "args": ("-c", "$PWD/x.sh")}),
+        ("x.sh", {"command": "sh", "args": ("-c", '"$(pwd)"/x.sh')}),
+        ("x.sh", {"command": "sh", "args": ("-c", "./x''.sh")}),
+        ("x.sh", {"command": "sh", "args": ("-c", "$'\\x2e/x.sh'")}),
+        ("x.sh", {"command": "sh", "args": ("-c", "D=.; $D/x.sh")}),
+        ("x.sh", {"command": "sh", "args": ("-c", "sh -c 'sh -c \"./x.sh\"'")}),
+        ("a b.sh", {"command": "sh", "args": ("-c", "./a\\ b.sh")}),
+        ("x.sh", {"command": "sh", "args": ("-c", "./?.s*")}),
+        ("deep/x.sh", {"command": "sh", "args": ("-c", "eval $(cat where)")}),
+        ("deep/x.js", {"args": ("-e", "require(String.fromCharCode(46) + '/deep/x')")}),
+        ("src/mod.py", {"command": "python", "args": ("-m", "mod"), "env": {"PYTHONPATH": "src"}}),
+        ("src/other.py", {"command": "python", "args": ("-m", "mod"), "env": {"PYTHONPATH": "src"}}),
+        ("src/mod.py", {"command": "env", "args": ("PYTHONPATH=src", "python", "-m", "mod")}),
+        ("bin/uvx", {"command": "uvx", "args": ("x",), "env": {"PATH": "${workspaceFolder}/bin:${PATH}"}}),
+        ("mk/Makefile", {"command": "make", "args": ("-C", "mk")}),
+        ("mk/Makefile", {"command": "make", "args": ("-Cmk", "run")}),
+        ("server/main.py", {"command": "uv", "args": ("--directory", "server", "run", "main.py")}),
+        ("server/main.py", {"command": "uv", "args": ("--directory=server", "run", "main.py")}),
+        ("server/pyproject.toml", {"command": "uv", "args": ("--directory", "server", "run", "serve")}),
+        ("server/src/serve/app.py", {"command": "uv", "args": ("--directory", "server", "run", "serve")}),
+        ("package.json", {"command": "npx", "args": ("-y", "x")}),
+        ("node_modules/.bin/x", {"command": "npx", "args": ("-y", "x")}),
+        ("link/x.sh", {"command": "env", "args": ("-C", "link", "./x.sh")}),
     ],
     ids=str,
 )
@@ -71,9 +99,82 @@ def test_a_link_counts_as_what_it_leads_to_also_outside_the_project(tmp_path: Pa
     assert define(project, args=("server.js",)).digest() != after
 
 
-def test_other_files_are_no_part_of_it(tmp_path: Path) -> None:
-    values = {"command": "npx", "args": ("-y", "@scope/server-files", ".")}
+@pytest.mark.parametrize(
+    ("file", "package", "values"),
+    [
+        ("pkg/lib/a.js", {"main": "lib/a"}, {"args": ("pkg",)}),
+        ("pkg/b.js", {"bin": {"b": "./b.js"}}, {"command": "npm", "args": ("--prefix", "pkg", "exec", "b")}),
+        ("pkg/c.js", {"scripts": {"start": "node c.js"}}, {"command": "npm", "args": ("--prefix=pkg", "start")}),
+    ],
+)
+def test_what_a_package_says_is_run_is_a_part_of_it(
+    tmp_path: Path, file: str, package: dict[str, Any], values: dict[str, Any]
+) -> None:
+    write(tmp_path / "pkg" / "package.json", json.dumps(package))
+    write(tmp_path / file, "one")
     before = define(tmp_path, **values).digest()
-    write(tmp_path / "package.json", "{}")
+    write(tmp_path / file, "other")
+    assert define(tmp_path, **values).digest() != before
+
+
+def test_what_an_env_file_names_is_a_part_of_it(tmp_path: Path) -> None:
+    write(tmp_path / ".env", "RUNNER=./x.sh\nBASH_ENV=./sub/y.sh\n")
+    values = {"command": "bash", "args": ("-c", "$RUNNER"), "env_file": ".env"}
+    for name in ("x.sh", "sub/y.sh"):
+        write(tmp_path / name, "one")
+    for name in ("x.sh", "sub/y.sh"):
+        before = define(tmp_path, **values).digest()
+        write(tmp_path / name, "other")
+        assert define(tmp_path, **values).digest() != before
+
+
+def test_a_path_from_home_and_one_above_the_files_folder_lead_into_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    write(tmp_path / "project" / "x.sh", "one")
+    inner = tmp_path / "project" / "sub"
+    inner.mkdir()
+    for command in ("exec ~/project/x.sh", "exec $HOME/project/x.sh", "exec ../x.sh"):
+        found = binding(define(inner, command="sh", args=("-c", command))).files
+        assert found == (tmp_path / "project" / "x.sh",)
+
+
+def test_a_file_that_comes_into_a_folder_of_programs_is_a_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    values = {"command": "uvx", "args": ("x",), "env": {"PATH": "bin"}}
+    before = define(tmp_path, **values).digest()
+    write(tmp_path / "bin" / "git", "#!/bin/sh")
+    (tmp_path / "bin" / "git").chmod(0o755)
+    assert define(tmp_path, **values).digest() != before
+
+
+def test_where_there_is_too_much_to_bind_it_is_said(tmp_path: Path) -> None:
+    for number in range(MAX_SOURCES + 1):
+        write(tmp_path / f"m{number}.py", "")
+    one = define(tmp_path, command="sh", args=("-c", "eval $X; ./m1.py"))
+    assert binding(one) == Binding((tmp_path / "m1.py",), is_whole=False)
+    assert bound_to(one) == "m1.py; what else it runs can change"
+    assert binding(define(tmp_path, args=tuple("abc" for _ in range(30_000)))).is_whole is False
+
+
+def test_where_code_may_run_something_else_it_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "a.py", "")
+    write(tmp_path / "payload.txt", "")
+    code = "exec(open('pay' + 'load.txt').read())"
+    assert bound_to(define(tmp_path, command="python", args=("-c", code))) == "a.py; what else it runs can change"
+
+
+def test_what_runs_nothing_here_is_bound_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "x.sh", "")
+    assert bound_to(define(tmp_path, command=None, url="https://x.example/x.sh")) == ""
+    assert bound_to(define(tmp_path, command="uvx", args=("x",))) == "any file: what it runs can change"
+
+
+def test_other_files_are_no_part_of_it(tmp_path: Path) -> None:
+    values = {"command": "uvx", "args": ("server-files", ".")}
+    before = define(tmp_path, **values).digest()
+    write(tmp_path / "server.py", "")
     write(tmp_path / "notes.txt", "text")
     assert define(tmp_path, **values).digest() == before

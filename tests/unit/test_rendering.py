@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ipymcp.notebook.panel.preview import preview
 from ipymcp.tools.rendering import bundle
 from ipymcp.tools.results import ToolResult
 
@@ -122,6 +123,18 @@ def test_data_that_only_repeats_the_text_is_shown_as_the_text(wrapped: Any) -> N
     assert shown == show(content)
     assert "application/json" not in shown
     assert shown["text/plain"] == "ToolResult fs.read:\nline one\n  line two\n"
+
+
+def test_the_panel_shows_as_text_what_a_cell_shows_as_text() -> None:
+    def shown_in_panel(**fields: Any) -> Any:
+        raw = json.dumps({"content": [text("one\n  two")], **fields}).encode()
+        return preview(ToolResult(raw, server="fs", tool="read"), None)
+
+    repeated = shown_in_panel(structuredContent={"content": "one\n  two"})
+    assert (repeated["text"], repeated["html"], repeated["json"]) == ("one\n  two", None, None)
+    assert not repeated["truncated"]
+    assert shown_in_panel(structuredContent={"content": "another"})["json"] == {"content": "another"}
+    assert shown_in_panel(structuredContent=[{"a": 1}])["html"] is not None
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import pickle
 import sys
+from pathlib import Path
 
 import pytest
 
-from ipymcp.text import escaped, is_safe, one_line, stripped, visible
+import ipymcp
+from ipymcp.errors import ServerError
+from ipymcp.text import colored, escaped, is_safe, one_line, shown_json, stripped, visible
 
 
 @pytest.mark.parametrize(
@@ -52,3 +57,48 @@ def test_any_character_can_be_written_after_the_gate() -> None:
 def test_what_is_safe_is_one_line_that_shows_all_of_itself() -> None:
     assert is_safe("naïve 日本 😀") and is_safe("a\tb")
     assert not any(is_safe(f"a{mark}b") for mark in "\n\r\x1b\0\u202e\u200b\u2028\x9b\ud800")
+
+
+GATES = {"visible", "one_line", "unmasked_line", "escaped", "stripped"}
+MOUTHS = {"print", "input", "getpass", "write"}
+
+
+def is_gated(call: ast.Call) -> bool:
+    """Whether what a call says is a constant, or has just passed through the gate."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    if name == "warn" and owner != "warnings":
+        return True  # a callback, whose receiver is a mouth
+    if name not in {*MOUTHS, "warn"} or owner not in ("", "warnings", "getpass", "sys.stdout", "sys.stderr"):
+        return True
+    said = call.args[0] if call.args else ast.Constant("")
+    return isinstance(said, ast.Constant) or (isinstance(said, ast.Call) and getattr(said.func, "id", "") in GATES)
+
+
+def test_all_that_is_printed_or_asked_passes_through_the_gate() -> None:
+    package = Path(ipymcp.__file__).parent
+    found = {
+        (str(file.relative_to(package)), ast.unparse(call))
+        for file in package.rglob("*.py")
+        if file.parent != package / "demo"  # a server's output is the protocol
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and not is_gated(call)
+    }
+    assert found == set()
+
+
+def test_a_message_is_gated_whenever_it_is_set() -> None:
+    error = ServerError("a\nb\x1b", hint="c\r\nd")
+    assert (error.message, error.hint, str(error)) == ("a␊b␛", "c␊d", "a␊b␛")
+    error.message, error.hint = "x\ny", "z\u202e"
+    assert (error.message, error.hint) == ("x␊y", "z⟨U+202E⟩")
+    error.server = "s\nt"
+    assert str(pickle.loads(pickle.dumps(error))) == "s␊t: x␊y"
+
+
+def test_json_is_shown_without_what_cannot_be_seen() -> None:
+    assert shown_json({"a\x1b": ["b\u202e", {"c": 1}, None]}) == {"a␛": ["b⟨U+202E⟩", {"c": 1}, None]}
+
+
+def test_colours_of_ipython_stay_and_other_escapes_do_not() -> None:
+    assert colored("\x1b[31mred\x1b[0m \x1b]52;c\x07\x1b[2J") == "\x1b[31mred\x1b[0m ␛]52;c␇␛[2J"

@@ -1,5 +1,6 @@
 """The transformer that lets `%mcp …?` reach the magic, in a real IPython."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,7 @@ def shell() -> Iterator[InteractiveShell]:
 def seen(shell: InteractiveShell) -> list[tuple[str, str | None]]:
     recorder = Recorder()
     shell.register_magic_function(recorder, "line_cell", "mcp")
+    shell.register_magic_function(recorder, "line", "mcp_shown")
     return recorder.seen
 
 
@@ -106,7 +108,7 @@ def test_other_cells_are_left_as_ipython_would_have_them(shell: InteractiveShell
     assert shell.transform_cell(cell) == with_ours
 
 
-@pytest.mark.parametrize("cell", ["%mcp tools a", "x = %mcp tools a b=[1, 2]", "if 1:\n\t%mcp tools a\n"])
+@pytest.mark.parametrize("cell", ["%mcp tools a", "x = %mcp tools a b=[1, 2]", "if 1:\n\tx = %mcp tools a\n"])
 def test_a_line_without_a_question_mark_becomes_what_ipython_makes_of_it(shell: InteractiveShell, cell: str) -> None:
     with_ours = shell.transform_cell(cell)
     transform.remove(shell)
@@ -124,6 +126,25 @@ def test_a_line_without_a_question_mark_becomes_what_ipython_makes_of_it(shell: 
 )
 def test_a_silent_line_becomes_a_silent_statement(shell: InteractiveShell, line: str, made: str) -> None:
     assert shell.transform_cell(line) == made
+
+
+@pytest.mark.parametrize(
+    ("cell", "magics"),
+    [
+        ("%mcp", ["mcp"]),
+        ("%mcp\n\n# the end\n", ["mcp"]),
+        ("%mcp\n%mcp tools\n", ["mcp_shown", "mcp"]),
+        ("%mcp tools\nx = 1", ["mcp_shown"]),
+        ("if 1:\n    %mcp\n", ["mcp_shown"]),
+        ("for i in range(2):\n    %mcp tools;\n", ["mcp"]),
+        ("x = %mcp tools\nx", ["mcp"]),
+        ("%mcp tools \\\n  a\n1", ["mcp_shown"]),
+    ],
+)
+def test_a_line_whose_value_nobody_else_would_show_shows_it_itself(
+    shell: InteractiveShell, cell: str, magics: list[str]
+) -> None:
+    assert re.findall(r"run_line_magic\('(\w+)'", shell.transform_cell(cell)) == magics
 
 
 def test_ipython_alone_would_take_the_question_mark(shell: InteractiveShell) -> None:

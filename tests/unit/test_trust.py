@@ -13,7 +13,7 @@ from ipymcp.config.secrecy import masked
 from ipymcp.config.trust import described, wanted_secrets
 from ipymcp.errors import TrustError
 from ipymcp.policy.questions import TrustAnswer, TrustQuestion
-from ipymcp.policy.trust import Trust
+from ipymcp.policy.trust import MAX_LINES, MAX_SERVERS, Grant, Trust
 from ipymcp.state.db import Database
 
 
@@ -115,7 +115,7 @@ def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
     assert may_run(trust, definition()) == []
     assert refusal(trust, definition()) == [
         "TrustError: fs: needs your trust: /project/mcp.json belongs to a project",
-        f"  %mcp start fs asks; IPYMCP_TRUST={definition().digest()[:12]} where nobody can be asked",
+        f"  %mcp start fs asks; IPYMCP_TRUST={definition().digest()} where nobody can be asked",
     ]
 
 
@@ -171,7 +171,7 @@ def test_the_users_own_file_is_taken_as_it_is_first_seen_and_a_changed_entry_ask
 def test_what_ipymcp_wrote_for_the_user_runs_unasked(database: Any) -> None:
     may_run(Trust(database, User()), definition(scope="user"))
     written = definition(scope="user", args=("other",))
-    asyncio.run(Trust(database, User()).agree(written))
+    asyncio.run(Trust(database, User()).agree_to_typed(written))
     assert may_run(Trust(database, User()), written) == ["fs"]
 
 
@@ -227,13 +227,21 @@ def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(databas
 
 @pytest.mark.parametrize(
     ("said", "expected"),
-    [("all", ["fs"]), (" ALL ", ["fs"]), ("none", []), ("{digest}", ["fs"]), ("{short}, abc", ["fs"]), ("", [])],
+    [
+        ("all", ["fs"]),
+        (" ALL ", ["fs"]),
+        ("none", []),
+        ("abc, {digest}", ["fs"]),
+        ("{short}", []),
+        ("all, x", []),
+        ("", []),
+    ],
 )
 def test_the_variable_speaks_where_nobody_can_be_asked(
     database: Any, monkeypatch: pytest.MonkeyPatch, said: str, expected: list[str]
 ) -> None:
     digest = definition().digest()
-    monkeypatch.setenv("IPYMCP_TRUST", said.format(digest=digest, short=digest[:12]))
+    monkeypatch.setenv("IPYMCP_TRUST", said.format(digest=digest, short=digest[:32]))
     assert may_run(Trust(database, User(None)), definition()) == expected
 
 
@@ -242,6 +250,11 @@ def test_the_variable_speaks_where_nobody_can_be_asked(
     [
         ("yes", "needs your trust, and IPYMCP_TRUST does not name it:", "%mcp start fs asks; IPYMCP_TRUST="),
         ("none", "needs your trust, and IPYMCP_TRUST is none:", "IPYMCP_TRUST="),
+        (
+            definition().digest()[:32],
+            "needs your trust, and IPYMCP_TRUST does not name it, which takes the whole hash:",
+            "%mcp start fs asks; IPYMCP_TRUST=",
+        ),
     ],
 )
 def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
@@ -250,7 +263,7 @@ def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
     monkeypatch.setenv("IPYMCP_TRUST", said)
     assert refusal(Trust(database, User(None)), definition()) == [
         f"TrustError: fs: {first} /project/mcp.json belongs to a project",
-        f"  {second}{definition().digest()[:12]} where nobody can be asked",
+        f"  {second}{definition().digest()} where nobody can be asked",
     ]
 
 
@@ -282,8 +295,9 @@ def test_revoking_takes_names_files_and_hashes(database: Any, named: str) -> Non
     assert len(asyncio.run(trust.revoke(named.format(digest=definition().digest()[:12])))) == 1
 
 
-def test_all_of_a_definition_is_shown_with_what_looks_secret_masked() -> None:
+def test_all_of_a_definition_is_shown_and_what_looks_secret_is_masked_in_the_users_own_file_alone() -> None:
     one = definition(
+        scope="user",
         args=("server", "--token", "abcdef0123456789", "--url=https://me:hunter22@host/?api_key=k1234567"),
         env={"API_KEY": "sk-abcdefghijklmnop", "LEVEL": "debug", "TOKEN": "${secret:github}"},
         auto_approve=("read_*",),
@@ -298,8 +312,140 @@ def test_all_of_a_definition_is_shown_with_what_looks_secret_masked() -> None:
         "variable    TOKEN=${secret:github}",
         "unasked     read_* (autoApprove: models may call these)",
         "gives       your secret github to env.TOKEN",
+        "not bound   to any file: what it runs can change",
+    ]
+    theirs = one.replace(source=definition().source)
+    assert described(theirs)[:3] == [
+        "runs        uvx server --token abcdef0123456789 '--url=https://me:hunter22@host/?api_key=k1234567'",
+        "in          sub",
+        "variable    API_KEY=sk-abcdefghijklmnop",
     ]
     assert wanted_secrets(one) == ("github",)
+
+
+def test_a_definition_that_takes_another_name_is_asked_about_again(database: Any) -> None:
+    may_run(Trust(database, User(ALL)), definition("fs"))
+    user = User(None)
+    assert may_run(Trust(database, user), definition("git")) == []
+    assert len(user.asked) == 1
+
+
+def test_a_name_that_comes_to_shadow_one_of_the_users_own_is_asked_about_and_the_question_says_so(
+    database: Any,
+) -> None:
+    one = definition("fs")
+    may_run(Trust(database, User(ALL)), one)
+    shadowing, user = one.shadowing("/home/me/mcp.json"), User(ALL)
+    trust = Trust(database, user)
+    assert not asyncio.run(trust.allows(shadowing))
+    assert may_run(trust, shadowing) == ["fs"]
+    [candidate] = user.asked[0].candidates
+    assert candidate.dangers[0] == "takes the place of your own fs (/home/me/mcp.json): its calls would go here"
+    assert may_run(Trust(database, User()), shadowing) == ["fs"]
+
+
+def changed_by_the_user(trust: Trust, before: ServerDefinition | None, after: ServerDefinition) -> bool:
+    async def change() -> bool:
+        await trust.carry_over(await trust.grant(before) if before is not None else None, after)
+        return await trust.allows(after)
+
+    return asyncio.run(change())
+
+
+def test_what_could_not_be_read_was_not_agreed_to(database: Any) -> None:
+    assert not changed_by_the_user(Trust(database, User(ALL)), None, definition())
+
+
+def test_an_edit_takes_over_what_was_agreed_to_and_no_more(database: Any) -> None:
+    granted = User(TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")})))
+    before = definition(env={"TOKEN": "${secret:github}"})
+    trust = Trust(database, granted)
+    assert not changed_by_the_user(trust, before, before.replace(cwd="sub"))
+    may_run(trust, before)
+    assert changed_by_the_user(trust, before, before.replace(cwd="sub"))
+    wider = before.replace(env={"TOKEN": "${secret:github}", "OTHER": "${secret:other}"})
+    assert not changed_by_the_user(trust, before, wider)
+    assert refusal(trust, wider)[0] == "TrustError: fs: needs your consent to be given your secret 'other'"
+
+
+def test_what_the_variable_lets_run_is_no_agreement_that_an_edit_could_take_over(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust, after = Trust(database, User(None)), definition(cwd="sub")
+    monkeypatch.setenv("IPYMCP_TRUST", "all")
+    changed_by_the_user(trust, definition(), after)
+    monkeypatch.delenv("IPYMCP_TRUST")
+    assert not asyncio.run(trust.allows(after))
+
+
+def test_trust_said_in_the_cell_is_taken_over_by_an_edit_for_this_kernel_alone(database: Any) -> None:
+    trust, after = Trust(database, User(None)), definition(cwd="sub")
+    may_run(trust, definition(), agreed=True)
+    assert changed_by_the_user(trust, definition(), after)
+    assert not asyncio.run(Trust(database, User(None)).allows(after))
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_what_is_imported_is_shown_and_needs_each_of_its_secrets(database: Any, scope: Scope) -> None:
+    ask = definition("fs", scope=scope, env={"A": "${secret:a}", "API_KEY": "./run"})
+    calm, no = definition("git", scope=scope), definition("no", scope=scope)
+    given = TrustAnswer(frozenset({"fs", "git"}), frozenset({("fs", "other"), ("git", "a")}))
+    user = User(given)
+    answer = asyncio.run(Trust(database, user).ask_about_import("/x/mcp.json", "/own.json", [ask, calm, no]))
+    assert dict(answer.refused) == {"fs": "you did not give it your secret a", "no": "you did not agree to it"}
+    assert dict(answer.granted) == {"git": Grant()}
+    [question] = user.asked
+    assert (question.file, question.why, question.is_strangers) == (
+        "/x/mcp.json",
+        "is to be imported into /own.json",
+        True,
+    )
+    assert question.candidates[0].secrets == ("a",)
+    assert "variable    API_KEY=./run" in question.candidates[0].lines
+
+
+def test_a_flood_of_servers_is_summarised_and_what_is_not_shown_not_agreed_to(database: Any) -> None:
+    flood = [definition(f"s{number}") for number in range(MAX_SERVERS * 3)]
+    names = frozenset(one.name for one in flood)
+    user = User(TrustAnswer(names))
+    trust = Trust(database, user)
+    running = may_run(trust, *flood, again=False)
+    [question] = user.asked
+    lines = [line for one in question.candidates for line in (*one.lines, *one.dangers)]
+    assert running == [one.name for one in question.candidates]
+    assert 1 < len(running) <= MAX_SERVERS and len(lines) <= MAX_LINES
+    first = len(running)
+    assert question.left_out == (
+        f"s{first}, s{first + 1}, s{first + 2}, s{first + 3}, s{first + 4} and {len(flood) - first - 5} more do not fit"
+        " here, and are not agreed to: %mcp load NAME asks about one"
+    )
+    assert len(may_run(trust, *flood, again=False)) > first  # what was not shown was not refused
+
+
+def test_a_definition_that_no_question_has_room_for_is_not_agreed_to(database: Any) -> None:
+    long = definition("long", env={f"V{number}": "x" for number in range(30_000)})
+    user = User(TrustAnswer(frozenset({"long", "fs"})))
+    trust = Trust(database, user)
+    assert may_run(trust, long, definition("fs")) == ["fs"]
+    assert [one.name for one in user.asked[0].candidates] == ["fs"]
+    assert refusal(trust, long) == [
+        "TrustError: long: is too long to be shown (30,003 lines): /project/mcp.json",
+        "  make it shorter, or have it run unseen: %mcp load long --trust",
+    ]
+
+
+def test_halves_of_characters_are_kept_as_they_can_be(database: Any) -> None:
+    one = definition(args=("\ud800",), folder="/project\udcff")
+    assert may_run(Trust(database, User(ALL)), one) == ["fs"]
+    assert may_run(Trust(database, User(None)), one) == ["fs"]
+
+
+def test_an_agreement_says_which_files_it_is_bound_to(database: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("")
+    trust = Trust(database, User(ALL))
+    may_run(trust, definition(folder=str(tmp_path), command="sh", args=("run.sh",)), definition("git"))
+    assert [one.bound for one in asyncio.run(trust.agreements())] == ["run.sh", ""]
+    assert "bound to:   run.sh" in described(definition(folder=str(tmp_path), command="sh", args=("run.sh",)))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,11 @@ def test_a_dollar_name_is_the_notebooks_object_local_names_first() -> None:
     [
         ("x=1.10", "1.10", False),
         ("x=$5.00", "$5.00", False),
-        ("x=a$n", "a$n", False),
-        ('x="$n"', "$n", True),
+        ("x=a$", "a$", False),
+        ('x="^$5$"', "^$5$", True),
+        ('x={"$gt": "$n"}', '{"$gt": "$n"}', False),
+        ("x='$n.x'", "$n.x", True),
+        ("x='${n}'", "${n}", True),
         ("x='$n'", "$n", True),
         ("x='{n}'", "{n}", True),
         ('x={"a": 1}', '{"a": 1}', False),
@@ -154,12 +157,46 @@ def test_arguments_keep_their_order_and_keys() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "found", "instead"),
+    [
+        ("x=$n/a.txt", "$n", "within a value it is {n}: x={n}/a.txt"),
+        ("x=$n.x", "$n", "within a value it is {n}: x={n}.x"),
+        ('x="$n"', "$n", 'within a value it is {n}: x="{n}"'),
+        ("x=a$n", "$n", "within a value it is {n}: x=a{n}"),
+        ("x=$nowhere/x", "$nowhere", "within a value it is {nowhere}: x={nowhere}/x"),
+        ("x={n}/$i", "$i", "within a value it is {i}: x={n}/{i}"),
+        ("x=${n}", "${n}", "within a value it is {n}: x={n}"),
+        ("x=$größe.x", "$größe", "within a value it is {größe}: x={größe}.x"),
+    ],
+)
+def test_a_dollar_name_within_a_value_is_never_sent_as_text(line: str, found: str, instead: str) -> None:
+    error = failure(line)
+    assert str(error) == f"x: {found} stands for a variable only as the whole value, unquoted"
+    assert error.hint == f"{instead} · single quotes send the text as it is"
+
+
+def test_what_a_refused_dollar_name_is_said_to_be_written_as_works() -> None:
+    assert value("x={n}/{i}") == Text("5/7")
+    assert value('x="{n}"') == Text("5", quoted=True)
+    assert value("x={row['k']}$") == Text("[1, 2]$")
+
+
+@pytest.mark.parametrize(
     ("line", "message", "position"),
-    [("a=1 b", "b is not key=value", 4), ("a=1 a=2", "a is given twice", 4)],
+    [
+        ("b", "b is not key=value: write table=b", 0),
+        ("table=1 b", 'b is not key=value: quote a value that has blanks: table="1 b"', 8),
+        ("table = x", "table is not key=value: write table=VALUE, without blanks around the =", 0),
+        ("table =x", "table is not key=value: write table=VALUE, without blanks around the =", 0),
+        ("limit:5", "limit:5 is not key=value: write limit=5", 0),
+        ("table='a' b", "b is not key=value: write limit=b", 10),
+        ("{n}/a.txt", "{n}/a.txt is not key=value: write table={n}/a.txt", 0),
+        ("a=1 a=2", "a is given twice", 4),
+    ],
 )
 def test_words_without_a_key_or_with_a_repeated_one_are_refused(line: str, message: str, position: int) -> None:
     with pytest.raises(LineError) as caught:
-        parse_arguments(tokenize(line).words, NAMES)
+        parse_arguments(tokenize(line).words, NAMES, ["table", "limit"])
     assert (str(caught.value), caught.value.position) == (message, position)
 
 

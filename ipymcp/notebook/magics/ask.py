@@ -13,7 +13,8 @@ from ipymcp.notebook.magics.request import Command
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.options import Parsed
     from ipymcp.notebook.magics.request import Request
-    from ipymcp.tools.models.asking import Wanted
+    from ipymcp.tools.models.answer import Answer
+    from ipymcp.tools.models.asking import Asker, Wanted
     from ipymcp.tools.models.driving import Limits
     from ipymcp.tools.models.finding import Discover
     from ipymcp.tools.toolset import Toolset
@@ -75,25 +76,44 @@ def _ask(request: Request) -> Any:
     if parsed.has("--dry-run"):
         return asker.beginning(wanted).table
     shape = parsed.text("-f") or "markdown"
-    if request.is_quiet or shape == "json":
-        answer = request.mcp._loop.run(asker.ask(wanted))
-    else:
-        from ipymcp.notebook.asking import CellAudience
-
-        audience = CellAudience(request.extension, as_markdown=shape == "markdown")
-        try:
-            answer = request.mcp._loop.run(asker.ask(wanted, audience))
-        except BaseException as error:
-            audience.broke_off()
-            if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:
-                error._render_traceback_ = _stopped  # type: ignore[attr-defined]
-            raise
-        audience.ended(answer)
-        answer.is_shown = out is None
+    try:
+        answer = _answered(request, asker, wanted, shape)
+    except McpError as error:
+        if out is not None and error.answer is not None:
+            request.ip.user_ns[out] = error.answer
+            error.hint = " · ".join(filter(None, [error.hint, f"{out} has what there is"]))
+        raise
     if out is not None:
         request.ip.user_ns[out] = answer
         return None
     return answer.json() if shape == "json" else answer
+
+
+def _answered(request: Request, asker: Asker, wanted: Wanted, shape: str) -> Answer:
+    """The answer, shown as it comes where that is wanted."""
+    if request.is_quiet or shape == "json":
+        return request.mcp._loop.run(asker.ask(wanted))
+    from ipymcp.notebook.asking import CellAudience
+
+    audience = CellAudience(request.extension, as_markdown=shape == "markdown")
+    try:
+        answer = request.mcp._loop.run(asker.ask(wanted, audience))
+    except BaseException as error:
+        audience.broke_off()
+        if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:
+            error._render_traceback_ = _stopped  # type: ignore[attr-defined]
+        raise
+    audience.ended(answer)
+    if answer.data is None:  # typed data is the cell's value, and not shown yet
+        answer.is_shown = True
+        events = request.ip.events
+
+        def cell_is_over(*_: object) -> None:
+            events.unregister("post_run_cell", cell_is_over)
+            answer.is_shown = False
+
+        events.register("post_run_cell", cell_is_over)
+    return answer
 
 
 def _stopped() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import ArgumentError
+from ipymcp.errors import ArgumentError, CallTimeout
 from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
+_LONGER = ".options("
+"""How a hint names a call's options in Python; on a line they are others."""
+
 _HELP = """Call a tool; the value of the line is its result.
 
     %mcp call time.get_current_time timezone=Europe/Paris
@@ -31,6 +34,8 @@ _HELP = """Call a tool; the value of the line is its result.
     {"table": "penguins", "limit": n}                         JSON, JSON5, or a Python dict with the notebook's names
 
 A value is read as the tool's schema wants it: text where it takes text, else JSON.
+
+    A $name with anything before or behind it is refused: write {name}, or '…' for text.
 
     --timeout S    seconds it may go without progress
     --out VAR      under %%mcp: bind the result to this name instead of showing it"""
@@ -46,14 +51,27 @@ _SYNTAX = Syntax(
 def _call(request: Request) -> Any:
     parsed, path, rest = _split(request)
     host = request.mcp._host
+    request.mcp._load_if_lazy(path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
     tool = request.mcp._factory.tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
+        if timeout == 0:
+            raise LineError("--timeout needs a number greater than 0", path.start)
         tool = tool.options(timeout=timeout)
-    result = tool.call(_arguments(request, tool, rest))
+    try:
+        result = tool.call(_arguments(request, tool, rest))
+    except CallTimeout as error:
+        if error.hint and _LONGER in error.hint:
+            error.hint = f"give it longer: {_with_timeout(path, 2 * (timeout or tool._call_options(session).timeout))}"
+        raise
+    except ArgumentError as error:
+        if error.argument == "timeout" and error.hint and _LONGER in error.hint:
+            given = next((word.value for word in rest if word.key == "timeout"), "S")
+            error.hint = f"it is an option of the call: {_with_timeout(path, given)}"
+        raise
     variable = parsed.text("--out")
     if variable is None:
         return result
@@ -62,30 +80,33 @@ def _call(request: Request) -> Any:
 
 
 def _split(request: Request) -> tuple[Parsed, Word, Sequence[Word]]:
-    """Options, the tool, and what follows it. Only what stands before the tool is an option."""
+    """Options, wherever they stand, the tool, and what follows it."""
     words = list(request.words)
-    for index, word in enumerate(words):
-        is_value = index and words[index - 1].text in ("--timeout", "--out")
-        if not word.raw.startswith("--") and not is_value:
-            break
-    else:
+    parsed = _SYNTAX.parse(words)
+    if not parsed.names:
         raise LineError(f"which tool? usage: %mcp {_SYNTAX.usage}", words[-1].end if words else 0)
-    parsed = _SYNTAX.parse(words[:index])
     variable = parsed.text("--out")
     if variable is not None and not variable.isidentifier():
         raise LineError(f"--out needs a Python name, not {variable!r}", words[0].start)
-    return parsed, word, words[index + 1 :]
+    path, *rest = parsed.names
+    return parsed, path, rest
+
+
+def _with_timeout(path: Word, seconds: object) -> str:
+    shown = f"{seconds:g}" if isinstance(seconds, float) else seconds
+    return f"%mcp call --timeout {shown} {path.raw} …"
 
 
 def _arguments(request: Request, tool: Tool, words: Sequence[Word]) -> dict[str, Any]:
     body = request.cell
-    if words and words[0].is_body:
+    if words and words[0].is_body and words[0].raw.endswith("}"):
         if body is not None and body.strip():
             raise LineError("the arguments stand in the line and in the cell: leave one out", words[0].start)
         body, words = words[0].raw, words[1:]
     arguments = _parse_body(request, tool, body) if body is not None else {}
     schema = request.mcp._factory.schema(tool._entry())
-    for name, value in parse_arguments(words, request.namespaces):
+    names = [one.name for one in schema.parameters]
+    for name, value in parse_arguments(words, request.namespaces, names):
         if name in arguments:
             raise ArgumentError(
                 f"argument {name!r} stands in the line and in the cell",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
@@ -30,7 +31,7 @@ def _cancel(request: Request) -> None:
     count = request.mcp.cancel(number)
     if not request.is_quiet:
         said = f"cancelled {count} call{'' if count == 1 else 's'}" if count else "no call is running"
-        print(said)  # noqa: T201 - the command's answer
+        print(one_line(said))  # noqa: T201 - the command's answer
 
 
 COMMANDS = {"cancel": Command(Syntax("cancel [CALL]", at_most=1, takes=("call",)), _HELP, _cancel)}

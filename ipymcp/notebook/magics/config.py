@@ -6,14 +6,17 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.config.convert import TARGETS
+from ipymcp.config.convert import SETTINGS, TARGETS
+from ipymcp.config.dialects import OTHER_NAMES
 from ipymcp.config.files import decode
 from ipymcp.config.hosts import HOSTS
 from ipymcp.notebook.magics.line import LineError
+from ipymcp.notebook.magics.load import headers, variables
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.notices import say
-from ipymcp.runtime.names import quoted
+from ipymcp.runtime.names import nearest, quoted
+from ipymcp.text import one_line
 from ipymcp.tools import configuration, edits
 from ipymcp.tools.asked import notices
 from ipymcp.tools.given import placed, settings
@@ -22,22 +25,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from ipymcp.notebook.magics.line import Word
     from ipymcp.notebook.magics.request import Request
 
 __all__ = ["COMMANDS"]
 
 _HELP = """Show the configuration, and change ipymcp's own part of it.
 
-    %mcp config                                 every server that was found, and where
+    %mcp config                                 every server that was found, and where; also %mcp config list
     %mcp config explain fs                      each of its values, and where that stands; what it shadows
     %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
     %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
     %%mcp config add                            what stands in the cell: a document of any host, with NAME a definition
     %mcp config update fs timeout=60 env.LEVEL=debug cwd=     what is left empty is taken out
     %mcp config remove fs
-    %mcp config import vscode                   from another host's own file, or a FILE; NAME… picks
+    %mcp config import vscode                   from another host's own file, or a FILE (you are asked); NAME… picks
     %mcp config export claude-code fs           as another host writes it; to be copied, nothing is written
 
+    --env K=V      the same as env.K=V; --env K is this kernel's own variable at each start
+    --header H     the same as headers.NAME=VALUE, written 'Name: value'
     --project      the project's mcp.json instead of the user's own file
     --replace      let import replace servers of the same name
 
@@ -94,7 +100,7 @@ def _remove(request: Request) -> None:
     for name in request.names[1:]:
         file = edits.remove(name, request.mcp._host, project=_is_project(request))
         if not request.is_quiet:
-            print(f"removed {name} from {file}")  # noqa: T201 - the command's answer
+            print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
 
 
 def _import(request: Request) -> None:
@@ -106,7 +112,7 @@ def _import(request: Request) -> None:
         return
     for line in imported.notes:
         say(line)
-    print(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}")  # noqa: T201 - the answer
+    print(one_line(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}"))  # noqa: T201 - the answer
 
 
 def _export(request: Request) -> configuration.Document:
@@ -123,6 +129,7 @@ def _values(request: Request, first: int) -> dict[str, Any]:
     pairs: list[tuple[str, str]] = []
     for word in request.parsed.names[first:]:
         if word.key is not None:
+            _check_key(word, request)
             pairs.append((word.key, _path(word.value, request) if word.key in _PATHS else word.value))
         elif word.is_body:
             values |= _pasted(word.text)
@@ -138,7 +145,19 @@ def _values(request: Request, first: int) -> dict[str, Any]:
         values |= {"command": command, "args": args or None, "url": None}
     if request.cell is not None:
         values |= _pasted(request.cell)
+    given = variables(request.parsed.texts("--env"), lambda name: f"${{{name}}}")
+    pairs += [(f"env.{name}", value) for name, value in given.items()]
+    pairs += [(f"headers.{name}", value) for name, value in headers(request.parsed.texts("--header")).items()]
     return {**values, **settings(pairs)}
+
+
+def _check_key(word: Word, request: Request) -> None:
+    """Raise for a key that no definition has, unless it stands there already, or is taken out."""
+    key = (word.key or "").partition(".")[0]
+    there = request.mcp._host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
+    if word.value and key not in KEYS and (there is None or key not in there.extra):
+        hint = nearest(key, KEYS, limit=1) or f"there are {', '.join(SETTINGS)}"
+        raise LineError(f"a server has no setting {key}; {hint}", word.start)
 
 
 def _typed(text: str, request: Request) -> str:
@@ -163,7 +182,7 @@ def _written(request: Request, file: Path, names: Sequence[str]) -> None:
     if not request.is_quiet:
         words, one = " ".join(map(quoted, names)), len(names) == 1
         said = f"{'stands' if one else 'stand'} in {file}: %mcp load {words} brings {'it' if one else 'them'} up"
-        print(f"{', '.join(names)} {said}" if names else "there is nothing to add")  # noqa: T201 - the command's answer
+        print(one_line(f"{', '.join(names)} {said}" if names else "there is nothing to add"))  # noqa: T201 - the command's answer
 
 
 def _is_project(request: Request) -> bool:
@@ -174,7 +193,10 @@ def _listed(names: Iterable[str]) -> str:
     return textwrap.fill(", ".join(names), 100, subsequent_indent="    ", break_on_hyphens=False)
 
 
+KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
+"""What may be typed as `key=value`, before a dot."""
 ACTIONS: dict[str, Callable[[Request], Any]] = {
+    "list": _listing,
     "explain": _explain,
     "add": _add,
     "update": _update,
@@ -185,12 +207,18 @@ ACTIONS: dict[str, Callable[[Request], Any]] = {
 """The words after `config`."""
 _PATHS = ("cwd", "env_file")
 _PROJECT = Option("--project")
+_DEFINING = (
+    _PROJECT,
+    Option("--env", "K=V", repeats=True),
+    Option("--header", "'Name: value'", repeats=True),
+)
 _SYNTAXES = {
+    "list": Syntax("config list", at_most=0),
     "explain": Syntax("config explain NAME", at_least=1, at_most=1, takes=("configured",)),
-    "add": Syntax("config add NAME URL | [NAME] {json} | NAME -- COMMAND ARG…", (_PROJECT,), takes=("", "setting")),
+    "add": Syntax("config add NAME URL | [NAME] {json} | NAME -- COMMAND ARG…", _DEFINING, takes=("", "setting")),
     "update": Syntax(
         "config update NAME KEY=VALUE… | URL | {json} | -- COMMAND ARG…",
-        (_PROJECT,),
+        _DEFINING,
         at_least=1,
         takes=("configured", "setting"),
     ),
@@ -203,7 +231,11 @@ _SYNTAXES = {
 
 COMMANDS = {
     "config": Command(
-        Syntax(f"config [{'|'.join(ACTIONS)} …]", actions=_SYNTAXES),
+        Syntax(
+            f"config [{'|'.join(ACTIONS)} …]",
+            actions=_SYNTAXES,
+            synonyms={"ls": "list", "show": "explain", "get": "explain", "set": "update", "rm": "remove"},
+        ),
         _HELP.replace("{sources}", _listed(HOSTS)).replace("{targets}", _listed(TARGETS)),
         _config,
         takes_cell=True,

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import importlib
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 import ipymcp
 from ipymcp.errors import McpError, note_line
-from ipymcp.masking import mask, masks
+from ipymcp.masking import masks
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.options import Parsed, split_text
 from ipymcp.notebook.magics.request import Command, Request
 from ipymcp.runtime.names import nearest
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.magics.line import Word
+    from ipymcp.tools.face import Mcp
 
-__all__ = ["MODULES", "command", "run"]
+__all__ = ["MODULES", "RUNNERS", "command", "run"]
 
 MODULES = {
     "load": "load",
@@ -51,6 +55,11 @@ MODULES = {
     "help": "help",
 }
 """Which module has which word."""
+_SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
+"""What people type for a bare `%mcp`."""
+_HELP_OPTIONS = frozenset({"-h", "--help"})
+RUNNERS = frozenset({"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "deno", "docker", "podman"})
+"""Programs that run servers."""
 _READERS = frozenset({"config", "load"})
 """Those that read the configuration anew: no need to say that it has changed."""
 
@@ -73,7 +82,7 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
     try:
         return _run(extension, text, cell, local_ns)
     except LineError as error:
-        raise UsageError(mask(_pointed(text, shown, error))) from None
+        raise UsageError(visible(_pointed(text, shown, error))) from None
     except (McpError, KeyboardInterrupt) as error:
         note_line(error, masks.head(shown, 200) + ("…" if len(shown) > 200 else ""))
         raise
@@ -102,12 +111,16 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
             raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)
         return mcp.servers
     word = words[0].text if words else "load"
-    if word.endswith("?"):
-        word, words = "help", words[:0]
-        line = tokenize(f"help {text.strip().rstrip('?')}")
-        words = line.words
-    known = _known(word, words[0].start if words else 0)
+    if word in _SHOW_SERVERS and len(words) == 1 and cell is None:
+        return mcp.servers
+    asked = _help_for(words)
+    if word.endswith("?") or asked is not None:
+        words = tokenize(f"help {text.strip().rstrip('?') if asked is None else asked}").words
+        word = "help"
+    known = _known(words[0] if words else None, mcp, text)
     rest = words[1:]
+    if known.takes_command and line.command is None:
+        _check_command(word, rest, mcp, text)
     parsed = known.syntax.parse(rest) if word != "call" else Parsed(())
     if cell is not None and not known.takes_cell:
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
@@ -119,11 +132,44 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
     return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
 
 
-def _known(word: str, position: int) -> Command:
-    if word in MODULES:
-        return command(word)
-    hint = nearest(word, MODULES, limit=1) or "%mcp help lists the words"
-    raise LineError(f"there is no %mcp {word}; {hint}", position)
+def _help_for(words: Sequence[Word]) -> str | None:
+    """What `--help` or `-h` on a line asks about; None where there is none."""
+    if not words or not any(word.raw in _HELP_OPTIONS for word in words):
+        return None
+    return words[0].text if words[0].text in MODULES else ""
+
+
+def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
+    """The subcommand that a line begins with; without any, `load -- COMMAND`.
+
+    Raises:
+        LineError: There is none of that name.
+    """
+    if word is None:
+        return command("load")
+    if word.text in MODULES:
+        return command(word.text)
+    server, dot, _ = word.text.partition(".")
+    servers = [*mcp, *mcp._host.aliases().values()]
+    if server in servers:
+        meant = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
+        raise LineError(f"there is no %mcp {word.text}; {meant}", word.start)
+    if word.text in _SHOW_SERVERS:
+        raise LineError(f"%mcp {word.text} takes nothing more; %mcp help lists the words", word.start)
+    hint = nearest(word.text, MODULES, limit=1) or "%mcp help lists the words"
+    raise LineError(f"there is no %mcp {word.text}; {hint}", word.start)
+
+
+def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None:
+    """Raise for a command that stands where names are expected: `%mcp load npx -y some-server`.
+
+    Raises:
+        LineError: It names the line with the `--`.
+    """
+    for one, behind in pairwise(rest):
+        if one.raw in RUNNERS and behind.key is None and one.raw not in mcp and not mcp._host.configured(one.raw):
+            line = f"%mcp {text[: one.start]}-- {text[one.start :]}".strip()
+            raise LineError(f"the command of a server stands behind --: {line}", one.start)
 
 
 def _pointed(text: str, shown: str, error: LineError) -> str:

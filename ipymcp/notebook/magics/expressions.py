@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
 
-__all__ = ["Namespaces", "evaluate", "fill", "look_up", "parse_expression"]
+__all__ = ["AS_TEXT", "Namespaces", "evaluate", "fill", "look_up", "parse_expression"]
 
 Namespaces = Sequence[Mapping[str, object]]
 """Where names are looked up, nearest first: the function's locals, then the notebook's own names."""
 
 _FILE = "<%mcp>"
-_AS_TEXT = "single quotes send the text as it is"
+AS_TEXT = "single quotes send the text as it is"
 _JSON_WORDS: Mapping[str, object] = {
     "true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")
 }  # fmt: skip
@@ -61,7 +61,7 @@ def evaluate(
         if isinstance(error, NameError) and _node_of(tree, error.name):
             raise _unknown(str(error.name), namespaces, argument, place) from error
         message = f"{place}{source} raised {type(error).__name__}: {error}"
-        raise ArgumentError(_about(argument, message), argument=argument, hint=_AS_TEXT) from error
+        raise ArgumentError(_about(argument, message), argument=argument, hint=AS_TEXT) from error
 
 
 def look_up(name: str, namespaces: Namespaces, argument: str | None) -> object:
@@ -88,7 +88,7 @@ def _about(argument: str | None, message: str) -> str:
 def _unknown(name: str, namespaces: Namespaces, argument: str | None, place: str) -> ArgumentError:
     known = {known for namespace in namespaces for known in namespace if not known.startswith("_")}
     near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}? {_AS_TEXT}" if near else _AS_TEXT
+    hint = f"did you mean {' or '.join(near)}? {AS_TEXT}" if near else AS_TEXT
     return ArgumentError(_about(argument, f"{place}the notebook has no name {name!r}"), argument=argument, hint=hint)
 
 
@@ -190,4 +190,4 @@ class _Template(Struct, frozen=True):
 
     def _error(self, at: int, reason: str) -> ArgumentError:
         message = f"cannot fill {self.text}: at character {at + 1}, {reason}"
-        return ArgumentError(_about(self.argument, message), argument=self.argument, hint=_AS_TEXT)
+        return ArgumentError(_about(self.argument, message), argument=self.argument, hint=AS_TEXT)

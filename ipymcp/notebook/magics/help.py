@@ -8,6 +8,7 @@ from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.runtime.names import nearest
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,8 @@ __all__ = ["COMMANDS"]
 
 _FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
-_BARE = "Show the servers and how they are."
-_END = "%mcp help WORD or %mcp WORD? says more. A ; at the end of a line shows nothing of it."
+_BARE = "Show the servers and how they are; also %mcp status, list, servers, ls."
+_END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help says more. A ; at the end of a line shows nothing of it."
 _WIDTH = 32
 
 
@@ -37,7 +38,7 @@ def _help(request: Request) -> None:
             raise LineError(f"there is no %mcp {word}; {hint}", request.words[0].start)
         known = command(word)
         text = f"%mcp {known.syntax.usage}\n\n{known.help}"
-    print(text)  # noqa: T201 - the command's answer
+    print(visible(text))  # noqa: T201 - the command's answer
 
 
 def _row(command: Command) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request],
             return None
         tools = [name for name in request.names if not request.mcp._servers_of(name)]
         if tools:
-            print(f"{request.word}d: {', '.join(tools)}")  # noqa: T201 - the command's answer
+            print(one_line(f"{request.word}d: {', '.join(tools)}"))  # noqa: T201 - the command's answer
         return request.mcp.servers if len(tools) < len(request.names) else None
 
     return run
@@ -52,7 +53,7 @@ def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) 
 
 COMMANDS = {
     "start": _servers("start", "Start servers that were stopped or have failed.", lambda mcp, names: mcp.start(*names)),
-    "stop": _servers("stop", "Stop servers; %mcp start brings them back.", lambda mcp, names: mcp.stop(*names)),
+    "stop": _servers("stop", "Stop servers; %mcp start NAME brings them back.", lambda mcp, names: mcp.stop(*names)),
     "restart": _servers("restart", "Stop servers and start them again.", lambda mcp, names: mcp.restart(*names)),
     "unload": _servers("unload", "Stop servers and forget them.", lambda mcp, names: mcp.unload(*names)),
     "disable": _patterns(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import McpError
+from ipymcp.notebook.magics.dispatch import RUNNERS
 from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
@@ -21,11 +22,11 @@ from ipymcp.runtime.waiting import Waiter
 from ipymcp.tools.asked import Asked, gather, url_definition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ipymcp.notebook.magics.request import Request
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "headers", "variables"]
 
 _HELP = """Load servers: start them and list their tools.
 
@@ -54,7 +55,9 @@ runs only after you have seen its definition and agreed: you are asked, once for
     --lazy         start it at its first call, where its tools are known from before
     --no-wait      return at once; %mcp shows how it goes"""
 
-_RUNNERS = {"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "docker", "podman"}
+_VARIABLE = re.compile(r"[^=\s\0]+")
+_OF_ONE = ("--env", "--header", "--cwd", "--transport")
+"""Options that say something of one server, which has to be named."""
 _DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
 
 
@@ -109,6 +112,10 @@ def _asked(request: Request) -> Asked:
     if any("://" in name for name in names):
         remote = _remote(request)
         return Asked([remote], [remote.name])
+    alone = next((option for option in _OF_ONE if request.parsed.has(option)), None)
+    if alone is not None and not names:
+        word = next(word for word in request.words if (word.key or word.text) == alone)
+        raise LineError(f"{alone} of which server? usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
     return gather(names, request.mcp._host)
 
 
@@ -127,7 +134,7 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
     parsed = request.parsed
     changes: dict[str, Any] = {}
     if parsed.has("--env"):
-        given = _variables(parsed.texts("--env"))
+        given = variables(parsed.texts("--env"))
         if definition.source.scope != "cell":  # what is typed is meant as it stands
             given = {name: value.replace("${", "$${") for name, value in given.items()}
         changes["env"] = {**definition.env, **given}
@@ -140,7 +147,7 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
     if parsed.has("--lazy"):
         changes["lazy"] = True
     if parsed.has("--header"):
-        changes["headers"] = {**definition.headers, **_headers(parsed.texts("--header"))}
+        changes["headers"] = {**definition.headers, **headers(parsed.texts("--header"))}
     if parsed.has("--transport"):
         changes["transport"] = parsed.text("--transport")
     for option in ("--header", "--transport"):
@@ -156,34 +163,51 @@ def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition
     return definition.replace(**changes) if changes else definition
 
 
-def _variables(texts: Sequence[str]) -> dict[str, str]:
-    variables: dict[str, str] = {}
+def variables(texts: Sequence[str], own: Callable[[str], str] = os.environ.__getitem__) -> dict[str, str]:
+    """What `--env K=V` and `--env K` say.
+
+    Args:
+        texts: The options' values.
+        own: What stands for this kernel's own variable.
+
+    Raises:
+        McpError: One has no name, or this kernel has no such variable.
+    """
+    given: dict[str, str] = {}
     for text in texts:
         name, has_value, value = text.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            raise McpError(f"--env {text}: {name!r} is no name of a variable", hint="write --env NAME=VALUE")
         if not has_value:
             if name not in os.environ:
                 raise McpError(f"--env {name}: this kernel has no variable {name}", hint=f"give it: --env {name}=VALUE")
-            value = os.environ[name]
-        variables[name] = value
-    return variables
+            value = own(name)
+        given[name] = value
+    return given
 
 
-def _headers(texts: Sequence[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
+def headers(texts: Sequence[str]) -> dict[str, str]:
+    """What `--header 'Name: value'` says.
+
+    Raises:
+        McpError: One has no name or value.
+        ConfigError: One is no header that can be sent.
+    """
+    given: dict[str, str] = {}
     for text in texts:
         name, colon, value = text.partition(":")
         if not colon:
             raise McpError(f"--header {name}: no value", hint="write --header 'Name: value'")
-        headers[name.strip()] = value.strip()
-    checked_headers(headers)
-    return headers
+        given[name.strip()] = value.strip()
+    checked_headers(given)
+    return given
 
 
 def _name_of(argv: Sequence[str]) -> str:
     """A name for a server that was given none: `npx -y @scope/server-time` is `time`."""
     words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
     program = re.split(r"[/\\]", words[0])[-1] if words else "server"
-    if program in _RUNNERS and len(words) > 1:
+    if program in RUNNERS and len(words) > 1:
         program = re.split(r"[/\\]", words[1])[-1]
     program = re.split(r"(?<=.)[@=<>~!\[]", program)[0]
     program = re.sub(r"\.(py|js|mjs|cjs|exe|cmd)$", "", program)

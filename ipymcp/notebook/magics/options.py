@@ -10,7 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ipymcp.notebook.magics.line import LineError, Word
 from ipymcp.runtime.names import nearest
@@ -92,6 +92,7 @@ class Syntax(Struct, frozen=True):
         arguments: Whether `key=value` may follow, for what the last of those places names.
         actions: Words that may stand first, each with the syntax of what follows it; nothing else may where it takes
             nothing.
+        synonyms: Words that are understood as one of those.
     """
 
     usage: str
@@ -102,6 +103,7 @@ class Syntax(Struct, frozen=True):
     takes: tuple[Kind, ...] = ()
     arguments: bool = False
     actions: Mapping[str, Syntax] = field(default_factory=dict[str, "Syntax"])
+    synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def every(self) -> dict[str, Option]:
@@ -123,6 +125,10 @@ class Syntax(Struct, frozen=True):
         """
         end = words[-1].end if words else 0
         first = next(iter(names_among(words, self.valued)), None) if self.actions else None
+        if first is not None and first.text in self.synonyms:
+            meant = structs.replace(first, value=self.synonyms[first.text])
+            words = [meant if word is first else word for word in words]
+            first = meant
         if first is None or (self.takes and first.text not in self.actions):
             return self._parse(words, end)
         if first.text not in self.actions:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from ipymcp.notebook.magics.request import Request
@@ -46,7 +47,7 @@ def _pins(request: Request) -> ToolPins | Changes | Table | None:
 
 def _say(request: Request, text: str) -> None:
     if not request.is_quiet:
-        print(text)  # noqa: T201 - the command's answer
+        print(visible(text))  # noqa: T201 - the command's answer
 
 
 _SYNTAX = Syntax(

@@ -11,6 +11,7 @@ from ipymcp.notebook.magics.line import LineError
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.runtime.names import nearest
+from ipymcp.text import one_line
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -
         raise LineError("a name alone, its value is asked for; if that was it, this cell shows it to others", verb.end)
     name = rest[0].text
     try:
-        value = getpass.getpass(f"{name}: ")
+        value = getpass.getpass(one_line(f"{name}: "))
     except (EOFError, NotImplementedError, OSError, RuntimeError):
         raise SecretError(f"there is nobody to ask for {name!r}", hint="run this line in a notebook") from None
     kept = secrets.set(name, value)
     if not request.is_quiet:
-        print(f"kept: {kept.name} ({_PLACES[kept.place]})")  # noqa: T201 - the command's answer
+        print(one_line(f"kept: {kept.name} ({_PLACES[kept.place]})"))  # noqa: T201 - the command's answer
 
 
 def _delete(request: Request, state: Store, rest: Sequence[Word]) -> None:
@@ -74,7 +75,7 @@ def _delete(request: Request, state: Store, rest: Sequence[Word]) -> None:
             hint = nearest(word.text, names) or "%mcp secret list"
             raise UnknownName(f"there is no secret {word.text!r}", hint=hint)
     if not request.is_quiet:
-        print(f"deleted: {', '.join(word.text for word in rest)}")  # noqa: T201 - the command's answer
+        print(one_line(f"deleted: {', '.join(word.text for word in rest)}"))  # noqa: T201 - the command's answer
 
 
 def _table(secrets: Secrets, inputs: Inputs) -> Table:

@@ -10,6 +10,7 @@ from ipymcp.files import SHARED, write_file, write_hint
 from ipymcp.masking import mask
 from ipymcp.notebook.magics.options import Syntax
 from ipymcp.notebook.magics.request import Command
+from ipymcp.text import one_line
 from ipymcp.tools.stubs import stub
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def _stubs(request: Request) -> None:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
     if not request.is_quiet:
-        print(f"{_count(sum(map(len, servers.values())), 'tool')} of {_count(len(servers), 'server')} in {path.name}")  # noqa: T201 - the command's answer
+        count = f"{_count(sum(map(len, servers.values())), 'tool')} of {_count(len(servers), 'server')}"
+        print(one_line(f"{count} in {path.name}"))  # noqa: T201 - the command's answer
 
 
 def _count(number: int, what: str) -> str:

@@ -4,6 +4,8 @@ r"""What the user typed as a value, read with the notebook's names. The argument
 - An unquoted or double-quoted value with `{expr}` is filled like an f-string, unless it is JSON.
 - An unquoted value that is a whole Python dict with string keys, `{"limit": n}`, is that dict: as an f-string it would
   format a string, which nobody means.
+- `$name` with anything else in the value, `path=$folder/a.txt` or `"$name"`, is an error that names `{folder}/a.txt`:
+  as text it would be sent silently.
 - Single quotes switch all of it off.
 
 A body, and the raw `{…}` of a line, is read as JSON first, then as a Python expression with the notebook's names, and
@@ -15,13 +17,14 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
-from ipymcp.notebook.magics.expressions import evaluate, fill, look_up, parse_expression
+from ipymcp.notebook.magics.expressions import AS_TEXT, evaluate, fill, look_up, parse_expression
 from ipymcp.notebook.magics.line import LineError
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from ipymcp.notebook.magics.line import Word
 
 __all__ = ["Object", "Text", "parse_arguments", "parse_body", "read_value"]
+
+_EMBEDDED = re.compile(r"""\$\{(?P<braced>[^\W\d]\w*)\} | \{\{ | \{[^{}]*\} | \$(?P<name>[^\W\d]\w*)""", re.VERBOSE)
+"""`${name}` and `$name`; what stands in braces is Python, and passed over."""
 
 
 class Text(Struct, frozen=True):
@@ -47,21 +53,45 @@ class Object(Struct, frozen=True):
     value: object
 
 
-def parse_arguments(words: Sequence[Word], namespaces: Namespaces) -> list[tuple[str, Text | Object]]:
+def parse_arguments(
+    words: Sequence[Word], namespaces: Namespaces, names: Sequence[str] = ()
+) -> list[tuple[str, Text | Object]]:
     """Read `key=value` words.
+
+    Args:
+        words: The line's, behind what it is about.
+        namespaces: Where names are looked up, nearest first.
+        names: The arguments that may be given, the required ones first; for errors.
 
     Raises:
         LineError: A word has no key, or a key comes twice.
         ArgumentError: A value names what the notebook does not have, or cannot be filled.
     """
     arguments: dict[str, Text | Object] = {}
-    for word in words:
+    for index, word in enumerate(words):
         if word.key is None:
-            raise LineError(f"{word.raw} is not key=value", word.start)
+            raise LineError(_no_pair(words, index, names), word.start)
         if word.key in arguments:
             raise LineError(f"{word.key} is given twice", word.start)
         arguments[word.key] = read_value(word, namespaces)
     return list(arguments.items())
+
+
+def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
+    """What is wrong with a word that is not `key=value`, and what to write instead."""
+    word, problem = words[index], f"{words[index].raw} is not key=value"
+    before, behind = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
+    name, colon, value = word.raw.partition(":")
+    if word.raw.startswith("=") or (behind is not None and behind.raw.startswith("=")):
+        key = word.raw if not word.raw.startswith("=") else before.raw if before is not None else "NAME"
+        return f"{problem}: write {key}=VALUE, without blanks around the ="
+    if colon and name in names:
+        return f"{problem}: write {name}={value or 'VALUE'}"
+    if before is not None and before.key is not None and not before.quoted:
+        return f'{problem}: quote a value that has blanks: {before.key}="{before.value} {word.raw}"'
+    given = {one.key for one in words}
+    missing = next((one for one in names if one not in given), None)
+    return f"{problem}: write {missing}={word.raw}" if missing else problem
 
 
 def read_value(word: Word, namespaces: Namespaces) -> Text | Object:
@@ -79,12 +109,30 @@ def read_value(word: Word, namespaces: Namespaces) -> Text | Object:
         return Text(value, quoted=True)
     if is_plain and value.startswith("$") and value[1:].isidentifier():
         return Object(look_up(value[1:], namespaces, word.key))
-    if "{" not in value or _is_json(value):
+    if _is_json(value):
+        return Text(value, quoted=not is_plain)
+    _refuse_embedded(word)
+    if "{" not in value:
         return Text(value, quoted=not is_plain)
     tree = _string_keyed_dict(value) if is_plain else None
     if tree is not None:
         return Object(evaluate(tree, value, namespaces, argument=word.key))
     return Text(fill(value, namespaces, word.key), quoted=not is_plain)
+
+
+def _refuse_embedded(word: Word) -> None:
+    """Raise an ArgumentError for `$name` with something before or behind it, outside of `{…}`."""
+    for found in _EMBEDDED.finditer(word.value):
+        name = found["name"] or found["braced"]
+        if name is None:
+            continue
+        filled = word.raw.replace(found[0], f"{{{name}}}", 1)
+        at = f"{word.key}: " if word.key else ""
+        raise ArgumentError(
+            f"{at}{found[0]} stands for a variable only as the whole value, unquoted",
+            argument=word.key,
+            hint=f"within a value it is {{{name}}}: {filled} · {AS_TEXT}",
+        )
 
 
 def parse_body(text: str, namespaces: Namespaces) -> dict[str, object]:

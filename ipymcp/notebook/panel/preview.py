@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
-from ipymcp.text import visible
+from ipymcp.text import shown_json, visible
 from ipymcp.tools.content import Embedded, Image, Link
 from ipymcp.tools.rendering import is_shown_as_text
 
@@ -109,7 +109,7 @@ def _small_json(data: Any) -> Any:
         size += len(piece)
         if size > _LARGEST_JSON:
             return None
-    return masks.json(data)
+    return shown_json(data)
 
 
 def _has_images(parts: Sequence[Part]) -> bool:

@@ -31,7 +31,7 @@ _LONGEST_TELLING = 200
 
 
 class Refused(AuthError):
-    """The authorization server answered with an OAuth error."""
+    """The authorization server answered with an OAuth error. For users it is an `AuthError`, and shown as such."""
 
     def __init__(self, message: str, *, code: str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -93,7 +93,7 @@ def as_told(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, A
     if document is None or not 200 <= reply.status < 300:
         raise AuthError(
             f"{who} answered {what} with HTTP {reply.status} and no reason that can be read",
-            hint="try again with %mcp start, or tell whoever runs the server",
+            hint="try again with %mcp start NAME, or tell whoever runs the server",
         )
     return document
 
@@ -218,4 +218,4 @@ def _hint(code: str) -> str:
         return "set scopes in its auth to what the server knows"
     if code in ("unauthorized_client", "unsupported_grant_type"):
         return "the authorization server does not let this client log in this way"
-    return "%mcp start tries again"
+    return "%mcp start NAME tries again"

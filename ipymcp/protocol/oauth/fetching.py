@@ -153,7 +153,7 @@ class Web:
             raise AuthError(f"cannot log in: {error.message}", hint=addresses.THEIR_FAULT) from error
         except (McpError, OSError) as error:
             reason = getattr(error, "message", None) or str(error) or type(error).__name__
-        hint = "check the network and the proxy settings, then %mcp start"
+        hint = "check the network and the proxy settings, then %mcp start NAME"
         raise AuthError(f"cannot log in: {addresses.host(url)} cannot be reached ({reason})", hint=hint)
 
 

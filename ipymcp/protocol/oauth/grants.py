@@ -153,7 +153,7 @@ class Granter:
 
     def _answer(self, asked: Asked, address: str) -> dict[str, str]:
         """The parameters of an address, which are an answer to this login."""
-        hint = "%mcp start asks again; paste the whole address that the browser ends at"
+        hint = "%mcp start NAME asks again; paste the whole address that the browser ends at"
         parts, expected = urlsplit(address.strip()), urlsplit(asked.redirect_uri)
         if (parts.scheme, parts.netloc, parts.path or "/") != (expected.scheme, expected.netloc, expected.path or "/"):
             raise AuthError(f"the address is not the one that a login at {self._who} ends at", hint=hint)
@@ -181,7 +181,7 @@ class Granter:
     def _refusal(self, error: str, description: str) -> AuthError:
         if error == "access_denied":
             message = f"the login at {self._who} was refused (access_denied)"
-            return endpoint.Refused(message, code=error, hint="%mcp start asks again")
+            return endpoint.Refused(message, code=error, hint="%mcp start NAME asks again")
         return endpoint.refusal(error, description, self._who, "the login", [])
 
     async def exchange(self, asked: Asked, client: Registration, code: str) -> Tokens:

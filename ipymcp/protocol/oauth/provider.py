@@ -185,7 +185,7 @@ class OAuth:
             return
         if not self._has_room(server.issuer, scopes):
             message = f"the server asks for one login at {addresses.host(server.issuer)} after the other"
-            raise AuthError(message, hint="tell whoever runs the server; %mcp start tries again")
+            raise AuthError(message, hint="tell whoever runs the server; %mcp start NAME tries again")
         await self._keep(key, await self._grant(server, found.uri, scopes), is_refreshed=False)
         self._count(server.issuer, scopes)
 

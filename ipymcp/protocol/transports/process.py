@@ -74,6 +74,9 @@ class ServerProcess:
             what = f"{launch.argv[0]}: {error.strerror or error}"
             hint = f"its folder was to be {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
             raise StartError(f"could not be started ({what})", hint=hint) from error
+        except ValueError as error:  # a null byte, or half a character
+            what = "its command, arguments or variables hold a character that no program can be given"
+            raise StartError(f"could not be started: {what}", hint="mend its definition") from error
         self.pid = self.popen.pid
 
     @property

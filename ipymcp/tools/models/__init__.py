@@ -2,6 +2,7 @@
 
     profiles.py    what each provider takes             compiling.py   a schema, made that
     keywords.py    what one may say in it               texts.py       strangers' words, as data
+    references.py  what it says once, for two places
     functions.py   plain Python functions as tools      declaring.py   tools, declared
     dialects.py    what models answer, and are told     outcome.py     one call, and what came of it
     running.py     the calls a model asks for, made     lanes.py       their order

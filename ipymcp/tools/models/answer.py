@@ -10,7 +10,7 @@ from msgspec import Struct
 from ipymcp.masking import mask, masks
 from ipymcp.policy.questions import DECISIONS
 from ipymcp.protocol.jsontypes import is_object
-from ipymcp.text import escaped, visible
+from ipymcp.text import escaped, one_line, visible
 from ipymcp.tools import markdown
 from ipymcp.tools.plain import plain
 
@@ -74,7 +74,7 @@ class ModelCall(Struct):
         return " · ".join(filter(None, parts))
 
     def __repr__(self) -> str:
-        return f"<ModelCall {self.summary}>"
+        return one_line(f"<ModelCall {self.summary}>")
 
     def html(self) -> str:
         """A card that opens: arguments and result. Open, with all of the arguments, while the user is asked."""
@@ -109,10 +109,12 @@ class Answer:
         messages: The conversation so far, as JSON.
         usage: What it cost.
         model: Who answered.
+        reason: Why it ended, as far as the provider says: `stop`, `length` where it was cut off there, …
         is_untrusted: Whether the model had read untrusted content: its words may be anybody's.
     """
 
     is_untrusted: bool = False
+    reason: str = ""
 
     def __init__(
         self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str

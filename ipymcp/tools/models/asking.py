@@ -18,6 +18,7 @@ from ipymcp.tools.models.driving import Clock, Limits, Question
 from ipymcp.tools.models.finding import BUDGET, CALL, ToolFinder
 from ipymcp.tools.models.functions import HERE
 from ipymcp.tools.models.outcome import Asked, Outcome
+from ipymcp.tools.models.profiles import profile_of
 from ipymcp.tools.models.prompting import Filled, filled
 from ipymcp.tools.models.running import Runner
 from ipymcp.tools.models.scene import Scene, ShownCall
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.declaring import Declaration
-    from ipymcp.tools.models.driving import Driver
+    from ipymcp.tools.models.driving import Driver, Finished
     from ipymcp.tools.models.finding import Discover
     from ipymcp.tools.models.prompting import Attached
     from ipymcp.tools.models.scene import Audience
@@ -194,7 +195,7 @@ class Asker:
         """Have a model answer, on the background loop.
 
         Raises:
-            McpError: It cannot; the conversation so far is kept.
+            McpError: It cannot. What it said and did until then is the error's `.answer`, and in the chat.
         """
         chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
         actor = current_actor()
@@ -208,8 +209,10 @@ class Asker:
         self._allow(wanted, turn)
         clock = Clock(self._host.handlers, wanted.limits.seconds)
         scene = Scene(self._host, audience)
-        runner = Runner(plan.tools, self._factory, turn, chat.conversation)
+        profile = profile_of(self._model(wanted), wanted.base_url)
+        runner = Runner(plan.tools, self._factory, turn, chat.conversation, profile)
         calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
+        stopped: list[Finished] = []
         if plan.coder is not None:
             plan.coder.card = calls.running
         question = Question(
@@ -223,18 +226,28 @@ class Asker:
             declared=lambda: _given(chat.conversation, plan.declared),
             call=calls.from_driver,
             said=scene.says,
+            stopped=stopped.append,
         )
         if audience is not None:
             scene.post(lambda: audience.begins(beginning))
         driver = await self._driver()
         try:
             finished = await clock.run(driver.answer(question))
+        except McpError as error:
+            if stopped:
+                chat.history = stopped[-1].history
+                error.answer = self._answer(wanted, stopped[-1], calls, chat)
+            error.hint = _kept(error.hint, wanted.chat, is_more=bool(stopped))
+            raise
         finally:
             scene.flush()
         chat.history = finished.history
-        answer = Answer(
-            finished.text, finished.data, calls.made, finished.messages, finished.usage, _name(self._model(wanted))
-        )
+        return self._answer(wanted, finished, calls, chat)
+
+    def _answer(self, wanted: Wanted, finished: Finished, calls: _Calls, chat: _Chat) -> Answer:
+        model = _name(self._model(wanted))
+        answer = Answer(finished.text, finished.data, calls.made, finished.messages, finished.usage, model)
+        answer.reason = finished.reason
         answer.is_untrusted = bool(chat.conversation.sources)
         if answer.is_untrusted:
             self._host.guard.received(answer.source, None, answer.text.encode("utf-8", "replace"))
@@ -245,7 +258,12 @@ class Asker:
         return plan, self._beginning(wanted, plan)
 
     def _plan(self, wanted: Wanted, tools: Toolset, conversation: Conversation, turn: str) -> _Plan:
-        declarations = tools._declarations()
+        profile = profile_of(self._model(wanted), wanted.base_url)
+
+        def declared() -> list[Declaration]:
+            return tools._declarations(profile)
+
+        declarations = declared()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
             coder = Coder(
@@ -259,12 +277,14 @@ class Asker:
             instead = tools("!*")
             instead += [coder.run_python]
             return _Plan(instead, instead._declarations, names, instructions=coder.instructions(), coder=coder)
-        is_too_much = sum(map(cost, declarations)) > BUDGET
+        most = len(tools._declarations(profile, is_kept=True))  # with what reads on in long results
+        is_too_much = most > profile.functions or sum(map(cost, declarations)) > BUDGET
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
-            finder = ToolFinder(tools._declarations)
-            tools += [finder.search_tools]
-            return _Plan(tools, lambda: finder.declarations(tools._reading), names, searches=True)
-        return _Plan(tools, tools._declarations, names)
+            finder = ToolFinder(declared)
+            return _Plan(
+                tools.__add__(finder.search_tools), lambda: finder.declarations(tools._reading), names, searches=True
+            )
+        return _Plan(tools, declared, names)
 
     def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:
         model = self._model(wanted)
@@ -341,6 +361,12 @@ class _Calls:
             self._running.remove(shown)
         shown.over(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
+
+
+def _kept(hint: str | None, chat: str, *, is_more: bool) -> str | None:
+    """A hint, with what is kept where the conversation goes on."""
+    kept = f"chat {chat!r} has what was said and done" if is_more else f"chat {chat!r} is as it was before"
+    return " · ".join(filter(None, [hint, kept if chat else ""])) or None
 
 
 def _given(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:

@@ -1,55 +1,75 @@
 """A tool's input schema, made what a provider takes, with word of what was lost on the way.
 
-References are followed and `allOf` is merged, as the rest of the Python face reads a schema. What a provider has no
-keyword for is said in the description instead, where it is short, so that the model still knows.
+References are followed, or stay where the provider takes them and it saves something; `allOf` is merged. What a
+provider has no keyword for is said in the description instead, where it is short, so that the model still knows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from ipymcp.masking import mask, masks
+from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.text import stripped
 from ipymcp.tools.complaints import shortened
 from ipymcp.tools.models.keywords import TEXT_OR_NUMBER, is_sound, parted
+from ipymcp.tools.models.references import SharedParts
 from ipymcp.tools.schema_tree import (
     KINDS,
     Budget,
     SchemaTree,
     form_kinds,
+    json_equal,
     kind_of,
+    listed_values,
     merged,
     properties,
+    reference_of,
     required_names,
+    united,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipymcp.tools.models.profiles import Profile
-    from ipymcp.tools.schema_tree import Schema
+    from ipymcp.tools.schema_tree import Record, Schema
 
-__all__ = ["Compiled", "Loss", "compiled", "restored"]
+__all__ = ["Compiled", "Loss", "compiled", "restored", "trimmed"]
 
 _MOST_NODES: Final = 3_000
+_LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
+"""How many schemas may stand in one another: the next where with so many there are too many."""
+_MOST_COMBINED: Final = 16
+_MOST_COMPARED: Final = 100
+_MOST_VARIANTS: Final = 1_500
+"""Characters in which the alternatives of the whole are told."""
 _LONGEST_NOTE: Final = 120
 _SHORT: Final = 40
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _UNIONS: Final = ("anyOf", "oneOf")
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _BUILT: Final = frozenset(
     {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
-    | {"$ref", "$defs", "definitions", "allOf", *_UNIONS}
+    | {*_REFERENCES, "$defs", "definitions", "allOf", *_UNIONS}
 )
 """What the compiler reads itself."""
+_HOLDS: Final = _BUILT - {"type", "required", "nullable"}
+"""What there are subschemas in."""
 _NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default"})
 """Arguments are an object, whatever else their schema says."""
-_SILENT: Final = frozenset({"$schema", "$id", "$anchor", "$comment", "examples", "deprecated", "readOnly", "writeOnly"})
+_SILENT: Final = frozenset(
+    {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment"}
+    | {"examples", "deprecated", "readOnly", "writeOnly"}
+)
 """What says nothing to a model: no loss."""
+_BESIDE_REFERENCE: Final = frozenset({"title", "description", "default"}) | _SILENT
+"""What may stand beside a reference that stays."""
+_ANY: Final = "any JSON"
 
 
 class Loss(Struct, frozen=True):
@@ -75,10 +95,22 @@ class Compiled(Struct, frozen=True):
 
 
 def compiled(schema: object, profile: Profile) -> Compiled:
-    """Compile the input schema of a tool, decoded."""
-    compiler = _Compiler(SchemaTree(schema if is_object(schema) else {}), profile)
-    parameters = compiler.root()
-    return Compiled(parameters, tuple(compiler.lost), compiler.renamed)
+    """Compile the input schema of a tool, decoded. Of one that is too large the deepest parts go first."""
+    tree = SchemaTree(schema if is_object(schema) else {})
+    parts = SharedParts(tree, profile)
+    for levels in _LEVELS:
+        compiler = _Compiler(tree, profile, parts, levels)
+        try:
+            parameters = compiler.root()
+        except RecursionError:
+            continue
+        break
+    else:
+        return Compiled({"type": "object", "properties": {}}, (Loss("", "too large: any arguments"),))
+    shown = masks.json(parameters)
+    if shown != parameters:
+        compiler.lose("", "secrets in it: masked")
+    return Compiled(shown, tuple(dict.fromkeys(compiler.lost)), compiler.renamed)
 
 
 def restored(arguments: Any, renamed: Mapping[str, str]) -> Any:
@@ -90,107 +122,216 @@ def restored(arguments: Any, renamed: Mapping[str, str]) -> Any:
     return [restored(each, renamed) for each in arguments] if is_array(arguments) else arguments
 
 
+def trimmed(parameters: Schema, room: int) -> Schema:
+    """A compiled schema in so many characters at most: without its deepest parts, if need be with the names alone."""
+    if len(wire.encode(parameters)) <= room:
+        return parameters
+    for levels in _LEVELS[4:]:
+        pruned = _pruned(parameters, levels)
+        if len(wire.encode(pruned)) <= room:
+            return pruned
+    names = shortened(", ".join(properties(parameters)), max(room // 2, _SHORT))
+    return {"type": "object", "description": f"too large to be told; its properties: {names}"}
+
+
+def _pruned(schema: Any, levels: int) -> Any:
+    if not is_object(schema):
+        return schema
+    below = ("properties", "$defs", "anyOf", "items", "additionalProperties")
+    own = {word: value for word, value in schema.items() if word not in below}
+    if levels < 0:
+        has_more = any(schema.get(word) for word in below)
+        kept = {word: own[word] for word in ("type", "description") if word in own}
+        return {**kept, "description": " ".join(filter(None, (own.get("description"), "(…)")))} if has_more else own
+    for word in below:
+        value = schema.get(word)
+        if word in ("properties", "$defs") and is_object(value):
+            own[word] = {name: _pruned(each, levels - 1) for name, each in value.items()}
+        elif word in schema:
+            inner = levels - 1
+            own[word] = [_pruned(each, inner) for each in value] if is_array(value) else _pruned(value, inner)
+    return own
+
+
 class _Compiler:
-    def __init__(self, tree: SchemaTree, profile: Profile) -> None:
+    def __init__(self, tree: SchemaTree, profile: Profile, parts: SharedParts, levels: int) -> None:
         self.lost: list[Loss] = []
         self.renamed: dict[str, str] = {}
         self._tree = tree
         self._profile = profile
+        self._parts = parts
+        self._levels = levels
+        self._level = 0
         self._budget = Budget(_MOST_NODES)
         self._definitions: dict[str, Any] = {}
-        """Those that refer to themselves, where that may be."""
-        self._names: dict[str, str] = {}
-        """What each of them is called, by its reference."""
-        self._following: list[str] = []
+        self._following: list[int] = []
+        """The parts that references lead into, here, by identity."""
 
     def root(self) -> Schema:
         """The whole: always an object, without alternatives at its top, which no provider takes."""
-        root = self._tree.root
-        try:
-            if any(each in root for each in ("$ref", "allOf", *_UNIONS)):
-                root = self._flat(root)
-            own = {word: value for word, value in root.items() if word not in _NOT_AT_THE_TOP}
-            result = self._node({**own, "type": "object"}, "", 0)
-        except RecursionError:
-            self._lose("", "too large: any arguments")
-            result = {}
+        record = self._tree.record
+        whole = self._both({}, self._tree.root, "")
+        for word in ("not", "enum", "const"):
+            if word in whole:
+                self.lose("", f"{word}: {_shown(whole[word])}")
+        own = {word: value for word, value in whole.items() if word not in (*_NOT_AT_THE_TOP, *_UNIONS)}
+        if record.members or "properties" in own:
+            own["properties"] = record.members
+        if record.is_closed:
+            own["additionalProperties"] = False
+        result = self._plain({**own, "required": record.required, "type": "object"}, "", 0)
         members: Schema = {}
         result = {"type": "object", "properties": members, **result}
+        if record.unions:
+            self.lose("", "alternatives at the top: the arguments of all of them")
+            told: list[Any] = [result.get("description"), *map(self._variants, record.unions)]
+            result["description"] = " ".join(filter(None, told))
         return {**result, "$defs": self._definitions} if self._definitions else result
 
-    def _flat(self, root: Schema) -> Schema:
-        forms = self._tree.alternatives(root)
-        if len(forms) > 1:
-            self._lose("", "alternatives at the top: the arguments of all of them")
-        always = [name for form in forms[:1] for name in required_names(form)]
-        always = [name for name in always if all(name in required_names(form) for form in forms)]
-        own = {key: value for key, value in root.items() if key not in ("$ref", "allOf", *_UNIONS)}
-        return {**own, "properties": self._tree.members(), "required": always}
+    def _variants(self, variants: tuple[Record, ...]) -> str:
+        """The alternatives of the whole, in words: `One of: {action: "create", name, size?} | {action: "drop", id}`."""
+        names = {own: new for new, own in self.renamed.items()}
+        forms: list[str] = []
+        for variant in variants:
+            order = [*variant.required, *(name for name in variant.members if name not in variant.required)]
+            parts: list[str] = []
+            for name in order:
+                member = variant.members.get(name)
+                values = listed_values(member) if is_object(member) else None
+                value = f": {_shown(values[0])}" if values is not None and len(values) == 1 else ""
+                parts.append(f"{names.get(name, name)}{value}{'' if name in variant.required else '?'}")
+            about = f" ({shortened(' '.join(variant.about.split()), 80)})" if variant.about else ""
+            forms.append(f"{{{', '.join(parts)}}}{about}")
+        forms = list(dict.fromkeys(forms))
+        return stripped(shortened(f"One of: {' | '.join(forms)}", _MOST_VARIANTS)) if len(forms) > 1 else ""
 
     # -- one subschema ------------------------------------------------------------------------------------------------
 
     def _node(self, schema: object, path: str, depth: int) -> Schema:
         if not is_object(schema):
+            if schema is False:
+                self.lose(path, "that it may not be there")
             return {}
-        self._budget.spend()
         if depth > self._profile.depth:
-            self._lose(path, "deeper than it may be: any JSON")
-            return {"description": "any JSON"}
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            return self._referred(schema, reference, path, depth)
-        return self._plain(self._whole(schema), path, depth)
-
-    def _referred(self, schema: Schema, reference: str, path: str, depth: int) -> Schema:
-        if reference in self._following:
-            if self._profile.recursion:
-                return {"$ref": f"#/$defs/{self._name(reference)}"}
-            self._lose(path, "refers to itself: any JSON from there on")
-            return {"description": "as above, or any JSON"}
-        try:
-            target = self._tree.pointer(reference)
-        except LookupError:
-            self._lose(path, f"refers to nothing: {reference[:60]}")
+            return self._cut(schema, path, "deeper than it may be: any JSON")
+        if self._level >= self._levels:
+            if _HOLDS.isdisjoint(schema):
+                return self._plain(schema, path, depth)
+            return self._cut(schema, path, "too much in it to be told")
+        name = self._parts.name(schema)
+        if name is not None:
+            return self._referred(name, schema, {}, path, depth)
+        reference = reference_of(schema)
+        if reference is None:
+            return self._body(schema, path, depth)
+        target = self._parts.target(reference)
+        if target is None:
+            self.lose(path, f"refers to nothing: {reference[:60]}")
             target = {}
-        siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        self._following.append(reference)
+        beside = {word: value for word, value in schema.items() if word not in _REFERENCES}
+        name = self._parts.name(target)
+        if name is not None and _BESIDE_REFERENCE.issuperset(beside):
+            return self._referred(name, target, beside, path, depth)
+        if id(target) in self._following:
+            self.lose(path, "refers to itself: any JSON from there on")
+            return {"description": f"as above, or {_ANY}"}
+        self._following.append(id(target))
         try:
-            result = self._node({**target, **siblings} if is_object(target) else siblings, path, depth)
+            return self._body(self._both(beside, target, path) if beside else target, path, depth)
         finally:
             self._following.pop()
-        if reference in self._names:
-            self._definitions.setdefault(self._names[reference], result)
+
+    def _referred(self, name: str, target: Schema, beside: Schema, path: str, depth: int) -> Schema:
+        """A reference that stays."""
+        if name not in self._definitions:
+            self._definitions[name] = {}  # it may refer to itself
+            following, self._following = self._following, []
+            try:
+                self._definitions[name] = self._body(target, path, 1)
+            finally:
+                self._following = following
+        about = self._plain(beside, path, depth) if beside else {}
+        return {"$ref": f"#/$defs/{name}", **{word: about[word] for word in self._profile.beside if word in about}}
+
+    def _body(self, schema: Schema, path: str, depth: int) -> Schema:
+        self._budget.spend()
+        self._level += 1
+        try:
+            return self._plain(self._whole(schema, path), path, depth)
+        finally:
+            self._level -= 1
+
+    def _cut(self, schema: Schema, path: str, why: str) -> Schema:
+        """What is left where there is no room: its type, and what it says of itself."""
+        self.lose(path, why)
+        kinds = self._tree.kinds(schema) or frozenset[str]()
+        names = sorted(kinds - {"integer"} if "number" in kinds else kinds)
+        text = schema.get("description")
+        result: Schema = {"description": stripped(text) if isinstance(text, str) else _ANY}
+        if len(names) == 1 or (names and self._profile.type_lists):
+            result["type"] = names[0] if len(names) == 1 else names
+            if "array" in names:
+                result["items"] = {}
         return result
 
-    def _name(self, reference: str) -> str:
-        """What a definition is called: its own name as far as it may stand in a reference, no two the same."""
-        if reference not in self._names:
-            clean = _NO_NAME.sub("_", reference.rpartition("/")[2]).strip("_") or "root"
-            is_taken = clean in self._names.values()
-            self._names[reference] = f"{clean}_{len(self._names)}" if is_taken else clean
-        return self._names[reference]
-
-    def _whole(self, schema: Schema) -> Schema:
-        """Its `allOf` merged into it."""
-        parts = schema.get("allOf")
-        if not is_array(parts):
-            return schema
-        whole = {key: value for key, value in schema.items() if key != "allOf"}
+    def _whole(self, schema: Schema, path: str) -> Schema:
+        """Its `allOf` merged into it, and its two kinds of alternatives into one."""
+        parts = [*_array(schema.get("allOf"))]
+        whole = {word: value for word, value in schema.items() if word != "allOf"}
+        if all(_array(whole.get(union)) for union in _UNIONS):
+            parts.append({"oneOf": whole.pop("oneOf")})
         for part in parts:
-            form = self._tree.alternatives(part)[0]
-            whole = {**merged(whole, form), **{key: whole[key] for key in _UNIONS if key in whole}}
+            whole = self._both(whole, part, path)
         return whole
+
+    def _both(self, whole: Schema, part: object, path: str) -> Schema:
+        """What holds for both, as one schema without references and `allOf`."""
+        if not is_object(part):
+            if part is False:
+                self.lose(path, "that nothing is valid")
+            return whole
+        reference = reference_of(part)
+        if reference is None:
+            return self._merged(whole, self._whole(part, path), path)
+        target = self._parts.target(reference)
+        if target is None or id(target) in self._following:
+            self.lose(path, f"refers to {'nothing' if target is None else 'itself'}: {reference[:60]}")
+            target = {}
+        self._following.append(id(target))
+        try:
+            beside = {word: value for word, value in part.items() if word not in _REFERENCES}
+            return self._both(self._merged(whole, self._whole(beside, path), path), target, path)
+        finally:
+            self._following.pop()
+
+    def _merged(self, whole: Schema, part: Schema, path: str) -> Schema:
+        self._budget.spend(1 + len(properties(part)) // 8)
+        lost: list[str] = []
+        result = merged(whole, part, lost)
+        for word in lost:
+            self.lose(path, f"{word}: {_shown(part.get(word))}, beside another")
+        mine, its = (
+            [(union, branches) for union in _UNIONS if (branches := _array(each.get(union)))] for each in (whole, part)
+        )
+        if not mine or not its:
+            return {**result, **dict(mine or its)}
+        (union, ours), (other, theirs) = mine[0], its[0]
+        if len(ours) * len(theirs) > _MOST_COMBINED:
+            self.lose(path, f"{other}: alternatives beside others")
+            return {**result, union: ours}
+        is_one = "oneOf" if "oneOf" in (union, other) else "anyOf"
+        return {**result, is_one: [{"allOf": [one, another]} for one in ours for another in theirs]}
 
     def _plain(self, schema: Schema, path: str, depth: int) -> Schema:
         result: Schema = {}
         notes: list[str] = []
-        if "const" in schema and "const" not in self._profile.words:
+        if "const" in schema and ("const" not in self._profile.words or schema.get("nullable") is True):
             schema = {**{word: value for word, value in schema.items() if word != "const"}, "enum": [schema["const"]]}
         for word, value in schema.items():
             if word in _BUILT or word in _SILENT or word.startswith("x-"):
                 continue
             if not is_sound(word, value):
-                self._lose(path, f"{word}: {_shown(value)} is nothing it may be")
+                self.lose(path, f"{word}: {_shown(value)} is nothing it may be")
             elif word == "description":
                 result[word] = stripped(value)
             elif word == "enum":
@@ -217,9 +358,9 @@ class _Compiler:
         if len(note) <= _LONGEST_NOTE:
             notes.append(stripped(note))
             if word != "default":
-                self._lose(path, f"{word}: it is told in words")
+                self.lose(path, f"{word}: it is told in words")
         else:
-            self._lose(path, word)
+            self.lose(path, word)
 
     def _put_choice(self, values: list[Any], path: str, result: Schema, notes: list[str]) -> None:
         """`enum`; of one that has null, the type says so where the provider takes no other than texts and numbers."""
@@ -234,8 +375,8 @@ class _Compiler:
     def _put_type(self, schema: Schema, path: str, depth: int, result: Schema, notes: list[str]) -> None:
         branches = [each for union in _UNIONS for each in _array(schema.get(union))]
         names = self._kinds(schema, path, notes)
-        if not names and not branches:
-            names = sorted(form_kinds(schema) or ())
+        if not names:
+            names = self._implied(schema, branches)
         is_nullable = schema.get("nullable") is True and "null" not in names
         if is_nullable and names:
             names.append("null")
@@ -249,12 +390,13 @@ class _Compiler:
             result["type"] = names
         elif names:
             result["anyOf"] = parted(result, names)
-        if branches:
-            variants = [self._node(each, path, depth) for each in branches]
-            if "anyOf" not in result:
-                result["anyOf"] = [*variants, {"type": "null"}] if is_nullable and not names else variants
-            else:
-                self._lose(path, "alternatives beside a list of types")
+        if branches and "anyOf" in result:
+            self.lose(path, "alternatives beside a list of types")
+        elif branches:
+            if "oneOf" in schema and not self._are_apart(branches):
+                self.lose(path, "that only one of its alternatives may hold")
+            variants = [self._node(each, path, depth) for each in branches if each is not False]
+            result["anyOf"] = [*variants, {"type": "null"}] if is_nullable else variants or [{}]
         if (
             "null" in names
             and is_array(result.get("enum"))
@@ -262,6 +404,34 @@ class _Compiler:
             and self._profile.any_choices
         ):
             result["enum"] = [*result["enum"], None]
+
+    def _implied(self, schema: Schema, branches: list[Any]) -> list[str]:
+        """The types of what names none: from what else is said, unless alternatives take other types."""
+        own = {word: value for word, value in schema.items() if word not in _UNIONS}
+        kinds = form_kinds(own) or (frozenset({"object"}) if required_names(own) else frozenset[str]())
+        for branch in branches:
+            of_branch = self._tree.kinds(branch)
+            if of_branch is not None and not of_branch <= kinds:
+                return []
+        return sorted(kinds)
+
+    def _are_apart(self, branches: list[Any]) -> bool:
+        """Whether no value can be of two of these alternatives, by its type, or by the values that one lists."""
+        if len(branches) > _MOST_COMPARED:
+            return False
+        found: list[tuple[frozenset[str], Schema]] = []
+        for branch in branches:
+            kinds: frozenset[str] | None
+            kinds, forms = self._tree.kinds(branch), self._tree.alternatives(branch)
+            if kinds is None or len(forms) != 1:
+                return False
+            numbers: frozenset[str] = kinds | {"integer"} if "number" in kinds else kinds
+            found.append((numbers, next(iter(forms))))
+        return all(
+            not one[0] & other[0] or _differ(one[1], other[1])
+            for at, one in enumerate(found)
+            for other in found[at + 1 :]
+        )
 
     def _kinds(self, schema: Schema, path: str, notes: list[str]) -> list[str]:
         """What `type` names, of the types that there are."""
@@ -276,8 +446,18 @@ class _Compiler:
     def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
         members: Schema = {}
         names: dict[str, str] = {}
-        for name, member in properties(schema).items():
-            if member is not False:
+        declared = properties(schema)
+        others = schema.get("additionalProperties")
+        patterns = schema.get("patternProperties")
+        if is_object(patterns) and patterns and (others is False or is_object(others)):
+            others = united([each for each in (others, *patterns.values()) if each is not False])
+            others = None if others in (True, False) else others
+        undeclared = [name for name in required_names(schema) if name not in declared]
+        for name, member in {**declared, **dict.fromkeys(undeclared, others if is_object(others) else {})}.items():
+            if member is False:
+                if others is not False:
+                    self.lose(f"{path}.{name}" if path else name, "that it may not be there")
+            else:
                 names[name] = self._key(name, path)
                 members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
         if members or "properties" in schema:
@@ -285,7 +465,6 @@ class _Compiler:
         required = [names[name] for name in required_names(schema) if name in names]
         if required:
             result["required"] = required
-        others = schema.get("additionalProperties")
         if is_object(others) and others:
             result["additionalProperties"] = self._node(others, f"{path}.*", depth + 1)
         elif others is False:
@@ -293,27 +472,49 @@ class _Compiler:
 
     def _put_items(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
         items = schema.get("items")
-        first = _array(schema.get("prefixItems")) or _array(items)
+        first = _array(schema.get("prefixItems"))
+        rest = items
+        if not first and is_array(items):
+            first, rest = items, schema.get("additionalItems")
         if first:
-            self._lose(path, "the places of its items: any of them anywhere")
-            variants = [self._node(each, f"{path}[]", depth + 1) for each in first]
-            result["items"] = variants[0] if len(variants) == 1 else {"anyOf": variants}
+            self.lose(path, "the places of its items: any of them anywhere")
+            kinds = united([*first, *([rest] if is_object(rest) or rest is True else [])])
+            result["items"] = self._node(kinds, f"{path}[]", depth + 1)
+            if rest is False and "maxItems" not in schema and "maxItems" in self._profile.words:
+                result["maxItems"] = len(first)
+        elif items is False:
+            self.lose(path, "that it has no items")
+            result["items"] = {}
         else:
             result["items"] = self._node(items, f"{path}[]", depth + 1)
 
     def _key(self, name: str, path: str) -> str:
-        pattern = self._profile.key
-        if pattern is None or pattern.fullmatch(name):
+        pattern, shown = self._profile.key, mask(name)
+        if shown == name and (pattern is None or pattern.fullmatch(name)):
             return name
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        clean = "".join(each if each.isascii() and each.isalnum() else "_" for each in name)[:50]
+        clean = "".join(each if each.isascii() and each.isalnum() else "_" for each in shown)[:50]
         new = f"{'_' if clean[:1].isdigit() else ''}{clean}_{digest}"
         self.renamed[new] = name
-        self._lose(f"{path}.{name}" if path else name, f"its name: {new}")
+        self.lose(f"{path}.{name}" if path else name, f"its name: {new}")
         return new
 
-    def _lose(self, path: str, what: str) -> None:
+    def lose(self, path: str, what: str) -> None:
         self.lost.append(Loss(path, what))
+
+
+def _differ(one: Schema, other: Schema) -> bool:
+    """Whether the values that they list, or that a member lists which both require, have none in common."""
+    values, others = listed_values(one), listed_values(other)
+    if values is not None and others is not None:
+        return not any(json_equal(value, each) for value in values for each in others)
+    required = set(required_names(one)) & set(required_names(other))
+    return any(
+        is_object(mine) and is_object(its) and _differ(mine, its)
+        for name in required
+        for mine, its in ((properties(one).get(name), properties(other).get(name)),)
+        if is_object(mine) and is_object(its) and {"enum", "const"} & mine.keys() and {"enum", "const"} & its.keys()
+    )
 
 
 def _is_word(value: object) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ipymcp.masking import masks
 from ipymcp.protocol import wire
 from ipymcp.runtime.names import model_name
 from ipymcp.tools.models.compiling import compiled
@@ -85,22 +86,29 @@ class ProviderTools(list[dict[str, Any]]):
 
 
 class Declarer:
-    """Declares a host's tools, each once for a profile and as long as its definition is the same."""
+    """Declares a host's tools, each once for a profile, until its definition or the secrets to mask change."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, str, str], tuple[ToolEntry, Declaration]] = {}
+        self._made: dict[tuple[str, str, str], tuple[ToolEntry, int, Declaration]] = {}
+        self._renamed: dict[tuple[str, str], dict[str, str]] = {}
 
     def declared(self, entry: ToolEntry, profile: Profile = PLAIN) -> Declaration:
         """A server's tool, declared; from any thread."""
         key = (entry.server, entry.name, profile.name)
         known = self._made.get(key)
-        if known is None or known[0] is not entry:
+        if known is None or known[0] is not entry or known[1] != masks.count:
             definition = entry.definition
             text = definition.description or definition.title or ""
             name = model_name(entry.server, entry.name)
             made = _declaration(name, entry.server, entry.name, text, wire.loads(definition.inputSchema), profile)
-            known = self._made[key] = (entry, made)
-        return known[1]
+            known = self._made[key] = (entry, masks.count, made)
+            self._renamed.setdefault(key[:2], {}).update(made.renamed)
+        return known[2]
+
+    def renamed(self, entry: ToolEntry, profile: Profile) -> Mapping[str, str]:
+        """Whatever a model may call the properties of a tool: `{new name: the tool's own}`."""
+        self.declared(entry, profile)
+        return self._renamed[entry.server, entry.name]
 
 
 def costs(declarations: Iterable[Declaration]) -> Table:
@@ -127,7 +135,8 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
-    return Declaration(name, server, tool, description, made.parameters, tuple(lost), made.renamed)
+    parameters = masks.json(made.parameters)
+    return Declaration(name, server, tool, description, parameters, tuple(lost), made.renamed)
 
 
 def cost(declaration: Declaration) -> int:

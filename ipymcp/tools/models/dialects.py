@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHAPES", "Dialect", "asked", "messages"]
 
-Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini"]
+Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini", "ollama"]
 _HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
 _CHAT_CALLS: Final = ("function", "custom", "tool_call")
 """The types of a call in Chat Completions, and in LangChain's messages, which are of its kind."""
@@ -55,6 +55,7 @@ SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
     "openai_responses": _responses,
     "anthropic": _anthropic,
     "gemini": _gemini,
+    "ollama": _openai,
 }
 
 
@@ -76,6 +77,8 @@ def _read(value: Any) -> tuple[Dialect, list[Asked]]:
     if is_object(value):
         if is_array(value.get("choices")):
             return "openai", _chat_calls(_first(value["choices"], "message"))
+        if is_object(value.get("message")) and "model" in value:
+            return "ollama", _chat_calls(value["message"])
         if "tool_calls" in value or (value.get("role") == "assistant" and isinstance(value.get("content"), str)):
             return "openai", _chat_calls(value)
         if is_array(value.get("output")):
@@ -177,6 +180,8 @@ def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, An
         return []
     if dialect == "openai":  # takes images from no tool
         return [{"role": "tool", "tool_call_id": one.asked.id, "content": one.parted(())[0]} for one in outcomes]
+    if dialect == "ollama":  # knows calls by the tool's name
+        return [{"role": "tool", "tool_name": one.asked.name, "content": one.parted(())[0]} for one in outcomes]
     if dialect == "openai_responses":
         return [
             {"type": "function_call_output", "call_id": one.asked.id, "output": _response_output(one)}

@@ -24,6 +24,9 @@ __all__ = ["Clock", "Driver", "Finished", "Limits", "Question"]
 T = TypeVar("T")
 
 
+def _ignored(_: object) -> None: ...
+
+
 class Limits(Struct, frozen=True):
     """How far one answer may go."""
 
@@ -52,7 +55,9 @@ class Question(Struct, frozen=True):
         limits: How far it may go.
         declared: Gives the tools, read anew at each round.
         call: Makes a call; whatever goes wrong is in the outcome.
-        said: Hears the text as it comes.
+        said: Is given the text as it comes.
+        stopped: Is given what there is of an answer that ends early, before the error is raised; not called where
+            nothing was said or done.
     """
 
     model: Any
@@ -65,6 +70,7 @@ class Question(Struct, frozen=True):
     declared: Callable[[], Sequence[Declaration]]
     call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
     said: Callable[[str], None]
+    stopped: Callable[[Finished], None] = _ignored
 
 
 class Finished(Struct, frozen=True):
@@ -77,6 +83,8 @@ class Finished(Struct, frozen=True):
     messages: list[Any]
     """The same as JSON."""
     usage: Usage
+    reason: str = ""
+    """Why the model stopped, as far as the provider says: `stop`, `length`, `content_filter`, …"""
 
 
 class Driver(Protocol):

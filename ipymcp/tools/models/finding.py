@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ipymcp.protocol import wire
+from ipymcp.tools.complaints import shortened
+from ipymcp.tools.models.compiling import trimmed
 from ipymcp.tools.models.declaring import Declaration, declared_function
 from ipymcp.tools.models.functions import HERE, FunctionTool
 from ipymcp.tools.models.reading import LONGEST
@@ -42,6 +44,8 @@ _NAMED: Final = 4.0
 _MOST: Final = 20
 _ROOM: Final = LONGEST * 3 // 4
 """Characters for what is found, so that it need not be read in pages."""
+_LONGEST_ENTRY: Final = 300
+"""Characters of a tool that is told of by name alone, about."""
 
 
 class ToolFinder:
@@ -82,13 +86,22 @@ class ToolFinder:
 
 
 def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
-    """What is told of each, without the parameters of those for which there is no room any more."""
+    """What is told of each, in all no more than there is room for.
+
+    The first is told of as far as there is room; the others wholly, or by name alone.
+    """
     told: list[dict[str, Any]] = []
-    room = _ROOM
+    room = _ROOM - len(found) * _LONGEST_ENTRY
     for one in found:
-        room -= len(one.description) + len(wire.encode(one.parameters))
-        parameters = one.parameters if room >= 0 or not told else "search for its name to be told of them"
-        told.append({"name": one.name, "description": one.description, "parameters": parameters})
+        description = one.description if told else shortened(one.description, _ROOM // 4)
+        parameters: Any = one.schema if told else trimmed(one.schema, room - len(description))
+        size = len(description) + len(wire.encode(parameters))
+        if size > room:
+            description = shortened(description, _LONGEST_ENTRY // 2)
+            parameters = "search for its name to be told of them"
+        else:
+            room -= size
+        told.append({"name": one.name, "description": description, "parameters": parameters})
     return told
 
 

@@ -6,14 +6,17 @@ A library's own loop makes the calls then; they pass through the host all the sa
 from __future__ import annotations
 
 import importlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
+from ipymcp.protocol.jsontypes import is_object
+from ipymcp.tools.models.declaring import Declaration
+from ipymcp.tools.models.outcome import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from ipymcp.tools.models.declaring import Declaration
     from ipymcp.tools.models.outcome import Outcome
     from ipymcp.tools.models.running import ToolCaller
 
@@ -23,12 +26,16 @@ _NAME = "ipymcp"
 
 
 def pydantic_ai_toolset(
-    declared: Callable[[], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+    declared: Callable[[Any], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
 ) -> Any:
-    """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go."""
+    """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go.
+
+    Args:
+        declared: Gives the tools, for a model of pydantic-ai, or None where that is not known.
+        call: Makes a call of a tool by its name, also of one that was not declared.
+    """
     ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
     toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
-    validating: Any = importlib.import_module("pydantic_ai.toolsets.external")
     base: type[Any] = toolsets.AbstractToolset
 
     class McpToolset(base):
@@ -39,7 +46,7 @@ def pydantic_ai_toolset(
             return _NAME
 
         async def get_tools(self, ctx: Any) -> dict[str, Any]:
-            return {one.name: self._tool(one) for one in declared()}
+            return {one.name: self._tool(one) for one in declared(getattr(ctx, "model", None))}
 
         def _tool(self, one: Declaration) -> Any:
             about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema}
@@ -47,11 +54,15 @@ def pydantic_ai_toolset(
                 toolset=self,
                 tool_def=ai.ToolDefinition(**about),
                 max_retries=1,
-                args_validator=validating.TOOL_SCHEMA_VALIDATOR,  # the host validates
+                args_validator=_AnyArguments(),  # the host validates
             )
 
+        def accept(self, name: str) -> Any:
+            """What takes the calls of a tool that the model was not told of, and was given by name elsewhere."""
+            return self._tool(Declaration(name, "", name, "", {"type": "object"}))
+
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-            outcome = await call(name, tool_args)
+            outcome = await call(name, getattr(tool_args, "given", tool_args))
             if outcome.is_error:
                 raise ai.ToolFailed(outcome.text)
             images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]
@@ -60,8 +71,43 @@ def pydantic_ai_toolset(
     return McpToolset()
 
 
-def langchain_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
-    """Tools of LangChain."""
+class _Malformed(dict[str, Any]):
+    """Arguments that are no JSON object, which the host answers: the library would end the answer after a few.
+
+    Args:
+        given: What the model wrote.
+    """
+
+    def __init__(self, given: object) -> None:
+        super().__init__()
+        self.given = given
+
+
+class _AnyArguments:
+    """A validator of pydantic-ai that takes whatever a model writes."""
+
+    def validate_json(self, given: str | bytes, **_: object) -> dict[str, Any]:
+        """Arguments as JSON."""
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            return _Malformed(given)
+        return self.validate_python(value)
+
+    def validate_python(self, given: Any, **_: object) -> dict[str, Any]:
+        """Decoded arguments."""
+        return given if is_object(given) else _Malformed(given)
+
+
+def langchain_tools(declared: Iterable[Declaration], called: ToolCaller, *, images: bool) -> list[Any]:
+    """Tools of LangChain.
+
+    Args:
+        declared: The tools.
+        called: Makes the calls.
+        images: Whether the model takes images from tools; else they are named. The library does not say which it is,
+            and Chat Completions refuses the request.
+    """
     library: Any = _library("langchain_core.tools", "langchain-core")
     base: type[Any] = library.BaseTool
 
@@ -77,13 +123,16 @@ def langchain_tools(declared: Iterable[Declaration], called: ToolCaller) -> list
         def _told(self, outcome: Outcome) -> Any:
             if outcome.is_error:
                 raise library.ToolException(outcome.text)
-            images = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in outcome.shown]
-            return [{"type": "text", "text": outcome.named}, *images] if images else outcome.named
+            text, shown = outcome.parted(SHOWN if images else ())
+            blocks = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in shown]
+            return [{"type": "text", "text": text}, *blocks] if blocks else text
 
-    return [
-        McpTool(name=one.name, description=one.description, args_schema=one.schema, handle_tool_error=True)
-        for one in declared
-    ]
+    def made(one: Declaration) -> Any:
+        schema = one.schema  # what it says of the whole the library leaves out
+        about = "\n".join(filter(None, (one.description, schema.pop("description", ""))))
+        return McpTool(name=one.name, description=about, args_schema=schema, handle_tool_error=True)
+
+    return [made(one) for one in declared]
 
 
 def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
@@ -116,7 +165,9 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
                 return chatlas.ContentToolResult(value=None, error=_failure(outcome))
             return outcome.parted(())[0]  # what images are there differs by provider
 
-        return chatlas.Tool(func=run, name=one.name, description=one.description, parameters=one.schema)
+        # Without `strict` it would declare it as strict to OpenAI, which then refuses every optional argument.
+        about = {"name": one.name, "description": one.description, "parameters": one.schema}
+        return chatlas.Tool(func=run, **about, strict=False)
 
     return [made(one) for one in declared]
 

@@ -5,25 +5,35 @@ A `$` that opens mathematics, closed by another on the same line, is left alone;
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
+import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct
 
 from ipymcp.policy.untrusted import source_of_value
+from ipymcp.protocol.jsontypes import is_object
 from ipymcp.text import stripped
 from ipymcp.tools.models.values import is_frame
 from ipymcp.tools.plain import NotJson, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sized
 
 __all__ = ["Attached", "Filled", "filled"]
 
 _SHORT: Final = 200
 _LONGEST: Final = 20_000
 _ROWS: Final = 5
+_COLUMNS: Final = 100
+_LONGEST_CELL: Final = 500
+_NOTHING: Final = ("nan", "NaT", "<NA>")
+_ITEMS: Final = 1_000
+"""Elements of an array or a collection that is sent whole."""
 # Mathematics as the renderers of notebooks read it: nothing blank inside the signs, no digit after the closing one.
 _TOKEN: Final = re.compile(
     r"(?P<display>\$\$(?:(?!\$\$).)+?\$\$(?!\$))|(?P<escaped>\$\$)|(?P<math>\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d\w$]))"
@@ -75,32 +85,80 @@ def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
 
 
 def _told(value: Any) -> tuple[str, str]:
-    """What a value is, for people, and what the model is told of it."""
+    """What a value is, for people, and what the model is told of it: never much, and never much to make it."""
     kind = type(value).__name__
     if isinstance(value, str):
         return _cut(kind, value)
     if is_frame(value):
-        rows, columns = value.shape
-        head = value.head(_ROWS)
-        schema = ", ".join(f"{name}: {dtype}" for name, dtype in _columns(value))
-        table = head.to_csv(index=False) if hasattr(head, "to_csv") else head.write_csv()
-        about = f"{kind}, {rows:,} x {columns}"
-        return f"{about}: its columns and {min(rows, _ROWS)} rows", stripped(f"{about}\n{schema}\n{table.rstrip()}")
+        return _frame(kind, value)
     text = getattr(value, "text", None)
     if isinstance(text, str) and hasattr(value, "data"):  # a result of a tool
         return _cut(kind, text)
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and dtype is not None:
+        return _array(kind, value, cast("tuple[Any, ...]", shape), dtype)
+    if isinstance(value, (list, tuple, dict, set, frozenset, bytes, bytearray)):
+        count = len(cast("Sized", value))
+        if count > _ITEMS:
+            shown = _first(cast("Iterable[Any]", value))
+            what = f"{kind} of {count:,} items: the first {_ITEMS:,}"
+            return what, f"{what}\n{_cut(kind, _json(shown))[1]}"
+    return _cut(kind, _json(value))
+
+
+def _first(value: Iterable[Any]) -> Any:
+    if is_object(value):
+        return dict(itertools.islice(value.items(), _ITEMS))
+    return value[:_ITEMS] if isinstance(value, (bytes, bytearray)) else [*itertools.islice(value, _ITEMS)]
+
+
+def _json(value: Any) -> str:
     try:
-        return _cut(kind, json.dumps(plain(value, ()), ensure_ascii=False))
+        return json.dumps(plain(value, ()), ensure_ascii=False)
     except NotJson:
-        return _cut(kind, repr(value))
+        return repr(value)
+
+
+def _array(kind: str, value: Any, shape: tuple[Any, ...], dtype: object) -> tuple[str, str]:
+    """An array, or a Series: its repr shows both ends of a large one."""
+    what = f"{kind}, {' x '.join(f'{length:,}' for length in shape) or 'one value'}, {dtype}"
+    text = _json(value) if math.prod(shape) <= _ITEMS else repr(value)
+    return what, f"{what}\n{_cut(kind, text)[1]}"
+
+
+def _frame(kind: str, value: Any) -> tuple[str, str]:
+    """A DataFrame: its columns and first rows, long cells and many columns cut."""
+    rows, columns = value.shape
+    about = f"{kind}, {rows:,} x {columns:,}"
+    head = value.head(_ROWS)
+    if columns > _COLUMNS:
+        head = head.iloc[:, :_COLUMNS] if hasattr(head, "iloc") else head[:, :_COLUMNS]
+    schema = ", ".join(f"{name}: {dtype}" for name, dtype in _columns(head))
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(map(str, head.columns))
+    cells = head.itertuples(index=False, name=None) if hasattr(head, "itertuples") else head.rows()
+    writer.writerows([_cell(one) for one in row] for row in cells)
+    more = f"\n[of {columns:,} columns the first {_COLUMNS}]" if columns > _COLUMNS else ""
+    what = f"{about}: {'its' if columns <= _COLUMNS else f'{_COLUMNS} of its'} columns and {min(rows, _ROWS)} rows"
+    return what, _cut(kind, f"{about}\n{schema}\n{written.getvalue().rstrip()}{more}")[1]
+
+
+def _cell(value: Any) -> str:
+    """One cell, empty where there is nothing, as pandas writes it."""
+    text = "" if value is None else str(value)
+    if text in _NOTHING and not isinstance(value, str):
+        return ""
+    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}… [{len(text):,} characters]"
 
 
 def _cut(kind: str, text: str) -> tuple[str, str]:
-    text = stripped(text)
-    if len(text) <= _LONGEST:
-        return f"{kind}, {len(text):,} characters", text
-    what = f"{kind}, {len(text):,} characters: the first {_LONGEST:,}"
-    return what, f"{text[:_LONGEST]}\n[cut here: {len(text):,} characters in all]"
+    count = len(text)
+    text = stripped(text[: 2 * _LONGEST])  # a secret that is cut is no secret that is masked
+    if count <= _LONGEST:
+        return f"{kind}, {count:,} characters", text
+    what = f"{kind}, {count:,} characters: the first {_LONGEST:,}"
+    return what, f"{text[:_LONGEST]}\n[cut here: {count:,} characters in all]"
 
 
 def _columns(frame: Any) -> list[tuple[str, Any]]:

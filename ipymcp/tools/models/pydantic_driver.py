@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
@@ -22,10 +24,10 @@ _INSTALL = "pip install 'ipymcp[llm]'"
 _ATTEMPTS = 2
 """How often a model may try again to give what fits `returns`."""
 _LONGEST = 400
-_AGAIN = "ask again; what was said before is kept"
+_AGAIN = "ask again"
 _KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
-_HINTS = {
-    400: "what was said before is kept",
+_HINTS: dict[int, str | None] = {
+    400: None,
     401: _KEY_HINT,
     403: _KEY_HINT,
     404: "is the model's name right, and the address?",
@@ -47,43 +49,91 @@ class PydanticDriver:
             self._usage: Any = importlib.import_module("pydantic_ai.usage")
         except ImportError as error:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
+        warnings.simplefilter(
+            "ignore", self._ai.UsageLimitUnavailableWarning
+        )  # it would be said in the cell, with a path
         self._ai.BANNER_ENABLED = False  # of its own, printed into a terminal in the middle of the answer
 
     async def answer(self, question: Question) -> Finished:
         """As `Driver.answer`."""
+        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
         agent = self._ai.Agent(
             self._model(question),
             output_type=self._output(question.returns),
             instructions=question.system,
-            toolsets=[pydantic_ai_toolset(question.declared, question.call)],
+            toolsets=[toolset],
+            capabilities=[self._every_call_is_made(toolset)],
             retries=_ATTEMPTS,
         )
-        try:
-            async with agent.run_stream_events(
-                question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
-            ) as events:
-                async for event in events:
-                    self._tell(event, question)
-                result = events.result
-        except self._ai.UsageLimitExceeded as error:
-            raise McpError(
-                f"stopped: {error}", hint="the limits are --rounds, --calls, --tokens and --seconds"
-            ) from error
-        except (self._ai.AgentRunError, self._ai.UserError) as error:
-            raise _problem(error) from error
-        history = result.all_messages()
-        if _is_cut(history[-1]):
-            raise McpError("the answer broke off in the middle", hint="ask again; what was said before is kept")
-        dumped = self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
+        with self._ai.capture_run_messages() as messages:
+            try:
+                async with agent.run_stream_events(
+                    question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
+                ) as events:
+                    async for event in events:
+                        self._tell(event, question)
+                    result = events.result
+                history = result.all_messages()
+                response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
+                if _is_cut(response):
+                    raise McpError("the answer broke off in the middle", hint=_AGAIN)
+            except self._ai.UsageLimitExceeded as error:
+                self._stopped(messages, question, "a limit was reached")
+                raise _limit(error, question.limits) from error
+            except (self._ai.AgentRunError, self._ai.UserError) as error:
+                self._stopped(messages, question, "the provider failed")
+                raise _problem(error) from error
+            except BaseException:
+                self._stopped(messages, question, "it broke off")
+                raise
         is_text = question.returns is None
         used = result.usage
         return Finished(
             text=result.output if is_text else "",
             data=None if is_text else result.output,
             history=history,
-            messages=dumped,
+            messages=self._dumped(history),
             usage=Usage(used.requests, used.input_tokens, used.output_tokens),
+            reason=response.finish_reason or "",
         )
+
+    def _dumped(self, history: list[Any]) -> list[Any]:
+        return self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
+
+    def _stopped(self, messages: list[Any], question: Question, why: str) -> None:
+        """Hand over what there is of an answer that ends early, so that the conversation can go on from there."""
+        parts = self._messages
+        new = messages[len(question.history) :]
+        responses = [one for one in new if isinstance(one, parts.ModelResponse) and one.parts]
+        if not responses:
+            return  # nothing was said or done
+        texts = ["".join(part.content for part in one.parts if isinstance(part, parts.TextPart)) for one in responses]
+        history = [*messages]
+        if history[-1] is responses[-1] and not _says_why(responses[-1]):  # its calls may be cut, too
+            said = [part for part in responses[-1].parts if not isinstance(part, parts.ToolCallPart)]
+            responses[-1] = history[-1] = dataclasses.replace(responses[-1], parts=said)
+        ends = (parts.ToolReturnPart, parts.RetryPromptPart)
+        answered = {part.tool_call_id for one in new for part in one.parts if isinstance(part, ends)}
+        calls = [part for one in responses for part in one.parts if isinstance(part, parts.ToolCallPart)]
+        undone = [call for call in calls if call.tool_call_id not in answered]
+        if undone:  # providers refuse a conversation with calls that have no answer
+            told = f"Not known: the answer was stopped, because {why}."
+            returns = [parts.ToolReturnPart(call.tool_name, told, tool_call_id=call.tool_call_id) for call in undone]
+            if isinstance(history[-1], parts.ModelRequest):
+                history[-1] = dataclasses.replace(history[-1], parts=[*history[-1].parts, *returns])
+            else:
+                history.append(parts.ModelRequest(parts=returns))
+        if not isinstance(history[-1], parts.ModelResponse):
+            history.append(parts.ModelResponse(parts=[]))
+        if not history[-1].parts:
+            history[-1] = dataclasses.replace(history[-1], parts=[parts.TextPart(f"(It was stopped: {why}.)")])
+        usage = Usage(
+            len(responses),
+            sum(one.usage.input_tokens for one in responses),
+            sum(one.usage.output_tokens for one in responses),
+        )
+        text = next(filter(None, reversed(texts)), "")
+        question.stopped(Finished(text, None, history, self._dumped(history), usage, responses[-1].finish_reason or ""))
 
     async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
         """As `Driver.sample`."""
@@ -100,6 +150,30 @@ class PydanticDriver:
         except (self._ai.AgentRunError, self._ai.UserError) as error:
             raise _problem(error) from error
         return as_message(response), response.usage.input_tokens + response.usage.output_tokens
+
+    def _every_call_is_made(self, toolset: Any) -> Any:
+        """What hands calls of tools that were not declared to the host, too, which knows them or says what is meant.
+
+        The library itself would answer that the tool is unknown, and soon end the whole answer.
+        """
+        base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
+        accepted: dict[str, Any] = {}
+
+        class EveryCall(base):
+            async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+                tools = ctx.tool_manager.tools
+                for call in response.tool_calls:
+                    if call.tool_name not in tools:
+                        tools[call.tool_name] = accepted[call.tool_name] = toolset.accept(call.tool_name)
+                return response
+
+            async def wrap_tool_execute(
+                self, ctx: Any, *, call: Any, tool_def: Any, args: dict[str, Any], handler: Any
+            ) -> Any:
+                tool = accepted.get(call.tool_name)
+                return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
+
+        return EveryCall()
 
     def _tell(self, event: Any, question: Question) -> None:
         parts = self._messages
@@ -133,15 +207,41 @@ class PydanticDriver:
         return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
 
     def _limits(self, limits: Limits) -> Any:
-        return self._usage.UsageLimits(
-            request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens
-        )
+        base: type[Any] = self._usage.UsageLimits
+        ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
+
+        class Quiet(base):
+            def check_tokens(self, usage: Any) -> None:
+                with warnings.catch_warnings():  # what an answer that broke off has cost cannot be known
+                    warnings.simplefilter("ignore", ignored)
+                    usual: Any = super()
+                    usual.check_tokens(usage)
+
+        return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
+
+
+_SAY_WHY = ("openai", "anthropic", "google", "google-gla", "google-vertex", "google-cloud")
+"""Providers that say of every response why it ended. The library takes a stream that breaks off for one that ended."""
 
 
 def _is_cut(response: Any) -> bool:
-    """Whether a stream of OpenAI's kind ended without saying why, which the library takes for an end like any other."""
-    details = getattr(response, "provider_details", None)
-    return getattr(response, "provider_name", None) == "openai" and "finish_reason" not in (details or {})
+    """Whether a stream ended without saying why."""
+    return getattr(response, "provider_name", None) in _SAY_WHY and not _says_why(response)
+
+
+def _says_why(response: Any) -> bool:
+    details: Any = response.provider_details or ()
+    return "finish_reason" in details
+
+
+def _limit(error: Exception, limits: Limits) -> McpError:
+    """Which limit was reached, in our own words."""
+    text = str(error)
+    if "request_limit" in text:
+        return McpError(f"stopped: {limits.rounds} rounds were not enough", hint="--rounds allows more")
+    if "tool_calls_limit" in text:
+        return McpError(f"stopped: it wanted more than {limits.calls} calls", hint="--calls allows more")
+    return McpError(f"stopped: it took more than {limits.tokens:,} tokens", hint="--tokens allows more")
 
 
 def _key() -> str:
@@ -162,11 +262,27 @@ def _problem(error: Exception) -> McpError:
             )
     if text.startswith("Unknown model"):
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
+    if "maximum output retries" in text or "exceeded max retries" in text.lower():
+        return McpError("the model did not give what was asked of it, though it was told so", hint=_AGAIN)
+    address = _address(error)
+    if text.startswith("Connection error") and address:
+        return McpError(f"{address} cannot be reached", hint="is it running, and the address right?")
     status = getattr(error, "status_code", None)
     if status is not None:
         said = visible(_message(getattr(error, "body", None)))[:_LONGEST]
         return McpError(f"the provider answered {status}: {said}", hint=_HINTS.get(status, _AGAIN))
     return McpError(text, hint=_AGAIN)
+
+
+def _address(error: BaseException | None) -> str:
+    """Where the request went that failed; empty where the error does not say it."""
+    while error is not None:
+        request = getattr(error, "_request", None) or getattr(error, "request", None)
+        url = getattr(request, "url", None)
+        if url is not None:
+            return f"{url.scheme}://{url.netloc.decode()}" if hasattr(url, "netloc") else str(url)
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _message(body: object) -> str:

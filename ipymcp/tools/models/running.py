@@ -86,7 +86,7 @@ class Runner:
                 async with self._lane(HERE).entered(alone=True):
                     return await self._run_function(asked, found, arguments)
             session, entry = found
-            renamed = self._factory.declarer.declared(entry, self._profile).renamed
+            renamed = self._factory.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)

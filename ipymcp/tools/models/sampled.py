@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["as_message", "messages", "parameters", "settings"]
 
 _REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
+_FILES: Final = ("image", "audio")
 _SETTINGS: Final = {"maxTokens": "max_tokens", "temperature": "temperature", "stopSequences": "stop_sequences"}
 
 
@@ -55,13 +56,25 @@ def _asked(parts: Any, block: dict[str, Any], names: dict[str, str]) -> Any:
     if kind == "tool_result":
         call = str(block.get("toolUseId"))
         content = block.get("content")
-        texts = [str(each.get("text")) for each in content if is_object(each)] if is_array(content) else []
-        told = block.get("structuredContent") or "\n".join(texts)
-        return parts.ToolReturnPart(names.get(call, "tool"), told, tool_call_id=call)
-    if kind in ("image", "audio"):
-        data = base64.b64decode(str(block.get("data") or ""))
-        return parts.UserPromptPart([parts.BinaryContent(data, media_type=str(block.get("mimeType")))])
-    return parts.UserPromptPart(str(block.get("text") or ""))
+        blocks = [each for each in content if is_object(each)] if is_array(content) else []
+        told = block.get("structuredContent") or "\n".join(filter(None, map(_text, blocks)))
+        files = [_file(parts, each) for each in blocks if each.get("type") in _FILES]
+        return parts.ToolReturnPart(names.get(call, "tool"), [told, *files] if files else told, tool_call_id=call)
+    if kind in _FILES:
+        return parts.UserPromptPart([_file(parts, block)])
+    return parts.UserPromptPart(_text(block))
+
+
+def _file(parts: Any, block: dict[str, Any]) -> Any:
+    return parts.BinaryContent(base64.b64decode(str(block.get("data") or "")), media_type=str(block.get("mimeType")))
+
+
+def _text(block: dict[str, Any]) -> str:
+    """What a block says in words; of a resource its text, or else its address."""
+    resource = block.get("resource")
+    inner = resource if is_object(resource) else block
+    uri = inner.get("uri")
+    return str(inner.get("text") or (f"[resource {uri}]" if uri else ""))
 
 
 def settings(params: dict[str, Any]) -> dict[str, Any]:

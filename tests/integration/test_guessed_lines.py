@@ -1,0 +1,206 @@
+"""What people guess at before they know `%mcp`: each line does what was meant, or names the line that does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.environments import server_command
+from tests.integration.notebooks import done, error, opened, text
+from tests.kernels import Kernel
+
+MISBEHAVING = server_command("misbehaving")
+TABLE = "MCP servers"
+
+
+@pytest.fixture(scope="module")
+def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with opened(kernel_name, tmp_path_factory.mktemp("guessed"), {}) as kernel:
+        program, *arguments = MISBEHAVING
+        own = {"command": program, "args": arguments}
+        servers = {"cfgd": own, "my-lazy": {**own, "lazy": True}, "测试": own}
+        (kernel.folder / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {**own, "lazy": True}}}))
+        file = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"mcpServers": servers}))
+        done(kernel, "n, d = 5, '/tmp'")
+        yield kernel
+
+
+@pytest.mark.parametrize("word", ["", "servers", "status", "list", "ls"])
+def test_every_word_for_the_servers_shows_them(kernel: Kernel, word: str) -> None:
+    assert text(kernel, f"%mcp {word}").startswith(TABLE)
+
+
+@pytest.mark.parametrize("line", ["--help", "-h", "help", "-h;"])
+def test_help_is_found_as_anywhere(kernel: Kernel, line: str) -> None:
+    assert done(kernel, f"%mcp {line}").stdout.startswith("MCP servers in this notebook.")
+
+
+def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
+    of_call = done(kernel, "%mcp help call").stdout
+    for line in ("call -h", "call --help", "call demo.echo --help", "--help call"):
+        shown = done(kernel, f"%mcp {line}").stdout
+        assert shown == of_call or line.startswith("--"), line
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("load npx -y @scope/server", "the command of a server stands behind --: %mcp load -- npx -y @scope/server"),
+        ("load time uvx mcp-time", "the command of a server stands behind --: %mcp load time -- uvx mcp-time"),
+        ("config add y npx -y z", "the command of a server stands behind --: %mcp config add y -- npx -y z"),
+        ("demo.echo text=x", "there is no %mcp demo.echo; a tool is called by: %mcp call demo.echo text=x"),
+        ("demo", "there is no %mcp demo; its tools: %mcp tools demo"),
+        ("status demo", "%mcp status takes nothing more; %mcp help lists the words"),
+        ("load --env X", "--env of which server? usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
+        ("config update cfgd timeut=60", "a server has no setting timeut; did you mean 'timeout'?"),
+        ("config add z timeut=60 -- x", "a server has no setting timeut; did you mean 'timeout'?"),
+        ("call demo.query table = x", "table is not key=value: write table=VALUE, without blanks around the ="),
+        ("call demo.query table:x", "table:x is not key=value: write table=x"),
+        ("call demo.echo text=a b", 'b is not key=value: quote a value that has blanks: text="a b"'),
+        ("call demo.echo {d}/a.txt", "{d}/a.txt is not key=value: write text={d}/a.txt"),
+        ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
+    ],
+)
+def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
+    assert kernel.run(f"%mcp {line}").stderr.startswith(f"UsageError: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("cell", "first", "hint"),
+    [
+        ("mcp.load('python -m x')", "'python -m x' is no server's name", "%mcp load -- python -m x"),
+        ("%mcp load ./server.py", "'./server.py' is a program, no config file", "%mcp load -- python ./server.py"),
+        ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
+        ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
+        ("mcp.cfgd", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
+        ("mcp['cfgd']", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
+        ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
+        ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
+        ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
+        ("mcp.theirs", "there is no server 'theirs'", "it is configured, and not loaded yet: %mcp load theirs"),
+        ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
+        ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
+        ("%mcp config update cfgd --env =5", "--env =5: '' is no name of a variable", "write --env NAME=VALUE"),
+        ("mcp.tools(['demo.*'])", "tools(): patterns: expected a string, got ['demo.*']", "tools(*patterns)"),
+        (
+            "mcp.demo.query({'table': 'penguins', 'limit': 1})",
+            "demo.query: table: expected string, got",
+            "mcp.demo.query.call({…}), or mcp.demo.query(**{…})",
+        ),
+        (
+            "mcp.demo.slow(seconds=1, timeout=60)",
+            "demo.slow: no argument 'timeout'",
+            "it is an option of the call: mcp.demo.slow.options(timeout=60)(…)",
+        ),
+        (
+            "%mcp call demo.slow seconds=1 timeout=60",
+            "demo.slow: no argument 'timeout'",
+            "it is an option of the call: %mcp call --timeout 60 demo.slow …",
+        ),
+        (
+            "%mcp call demo.slow seconds=9 --timeout 0.1",
+            "demo.slow: no answer",
+            "give it longer: %mcp call --timeout 0.2 demo.slow …",
+        ),
+        (
+            "mcp.demo.slow.options(timeout=0.1)(seconds=9)",
+            "demo.slow: no answer",
+            "give it longer: mcp.demo.slow.options(timeout=0.2)(…)",
+        ),
+        (
+            "%mcp call demo.echo text=$d/a.txt",
+            "text: $d stands for a variable only as the whole value, unquoted",
+            "within a value it is {d}: text={d}/a.txt",
+        ),
+    ],
+)
+def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hint: str) -> None:
+    lines = error(kernel, cell)
+    assert len(lines) == 2, lines
+    assert first in lines[0] and hint in lines[1], lines
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("mcp.demo.slow.options(timeout=60)(seconds=0).text", "Done"),
+        ("%mcp call --timeout 60 demo.slow seconds=0", "Done"),
+        ("mcp.demo.query.call({'table': 'penguins', 'limit': 1})['count']", "1"),
+        ("mcp.demo.query(**{'table': 'penguins', 'limit': 1})['count']", "1"),
+        ("%mcp call demo.echo text={d}/a.txt", "/tmp/a.txt"),
+        ("%mcp call demo.slow seconds=0 --timeout 60", "Done"),
+        ("%mcp tools *ech*", "demo.echo"),
+        ("%mcp tools echo", "demo.echo"),
+        ("%mcp config list", "cfgd"),
+        ("%mcp config get cfgd", "mcpServers.cfgd.command"),
+        ("len(mcp), [name for name, one in mcp.servers.items()], mcp.servers.values()[0].name", "'demo'"),
+        ("mcp.servers['demo'].tools.echo('x').text", "x"),
+    ],
+)
+def test_what_an_error_names_works_as_it_is_printed(kernel: Kernel, cell: str, shown: str) -> None:
+    assert shown in text(kernel, cell)
+
+
+def test_a_lazy_server_of_the_user_is_there_when_it_is_used(kernel: Kernel) -> None:
+    assert text(kernel, "mcp.my_lazy.echo('hi').text") == "'hi'"
+    assert text(kernel, "r = %mcp call my-lazy.echo text=ho\nr.text") == "'ho'"
+
+
+def test_a_name_in_another_script_is_an_identifier_as_it_stands(kernel: Kernel) -> None:
+    done(kernel, "%mcp load 测试;")
+    assert text(kernel, "mcp.测试.echo('hi').text") == "'hi'"
+
+
+def test_a_server_is_switched_off_on_and_unloaded_by_its_own_words(kernel: Kernel) -> None:
+    done(kernel, "%mcp load cfgd;")
+    assert text(kernel, "s = mcp.servers['cfgd']; s.disable(); s.state") == "'disabled'"
+    assert text(kernel, "s.enable(); s.state") == "'ready'"
+    assert text(kernel, "s.unload(); 'cfgd' in mcp") == "False"
+
+
+def test_what_stands_in_the_middle_of_a_cell_or_in_a_block_is_shown_once(kernel: Kernel) -> None:
+    cell = "\n".join(
+        [
+            "%mcp",
+            "%mcp tools demo.echo",
+            "if n:",
+            "    %mcp call demo.echo text=a",
+            "    %mcp call demo.echo text=silent;",
+            "for i in range(2):",
+            "    %mcp call demo.echo text={i}",
+            "x = %mcp call demo.echo text=kept",
+            "%mcp call demo.echo text=last",
+        ]
+    )
+    outcome = done(kernel, cell)
+    shown = [display["text/plain"].splitlines()[0] for display in outcome.displays]
+    assert shown == [TABLE, "MCP tools", *(f"ToolResult demo.echo: {one}" for one in ("a", "0", "1"))]
+    assert outcome.text == "ToolResult demo.echo: last"
+    assert len(done(kernel, "%mcp").displays) == 0
+
+
+def test_export_gives_what_the_file_says_now(kernel: Kernel) -> None:
+    done(kernel, "%mcp config add changing -- python -c 1")
+    kernel.run("%mcp load changing --no-wait;")
+    done(kernel, "%mcp config remove changing\n%mcp config add changing --env A=1 -- python -c 2")
+    exported = done(kernel, "document = %mcp config export vscode changing;\nprint(document.text)").stdout
+    server = json.loads(exported)["servers"]["changing"]
+    assert (server["args"], server["env"]) == (["-c", "2"], {"A": "1"})
+    done(kernel, "%mcp unload changing")
+
+
+def test_a_missing_file_of_the_variable_is_said_and_stops_nothing(kernel: Kernel) -> None:
+    done(kernel, "%env IPYMCP_CONFIG=/no/such.json")
+    try:
+        outcome = done(kernel, "%mcp load cfgd")
+        assert "IPYMCP_CONFIG: /no/such.json: no such file" in outcome.stderr
+        assert text(kernel, "mcp.servers['cfgd'].state") == "'ready'"
+        assert "cfgd" in text(kernel, "%mcp config")
+        assert "IPYMCP_CONFIG: /no/such.json: no such file" in error(kernel, "%mcp load nowhere")[1]
+    finally:
+        done(kernel, "import os\ndel os.environ['IPYMCP_CONFIG']")
+        done(kernel, "%mcp unload cfgd;")

@@ -1,0 +1,59 @@
+"""What messages tell a user to type: lines that can be typed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import ipymcp
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.errors import AuthError, ConnectionLost
+from ipymcp.notebook.magics.dispatch import MODULES
+from ipymcp.runtime.failures import explain
+
+OTHER_WORDS = ("lists", "shows", "line", "can", "needs", "are", "status")
+"""What sentences about `%mcp` alone go on with."""
+PACKAGE = Path(ipymcp.__file__).parent
+WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
+NEED_NAMES = ("start", "restart", "enable", "disable", "unload", "read", "prompt", "subscribe")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every line of text in the package's code, with a mark where a value is filled in."""
+    for file in PACKAGE.rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(part.value) if isinstance(part, ast.Constant) else "<FILLED>" for part in node.values)
+                text = "".join(parts)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside | documents:
+                text = node.value
+            else:
+                continue
+            if "\n" not in text.strip():  # those with several are help
+                yield f"{file.relative_to(PACKAGE)}:{node.lineno}", text
+
+
+def test_every_line_that_a_message_names_has_a_word_that_exists_and_the_names_it_needs() -> None:
+    found = 0
+    for where, text in texts():
+        for word, following in WORD.findall(text):
+            if word not in MODULES:
+                assert word in OTHER_WORDS, (where, text)
+                continue
+            found += 1
+            if word in NEED_NAMES:
+                assert following.startswith(("<", "--", "…")) or following.isupper(), (where, text)
+    assert found > 40
+
+
+def test_a_hint_names_the_server_as_it_is_typed() -> None:
+    definition = ServerDefinition(name="my server", command="x")
+    lost = explain(ConnectionLost("died"), definition, (), 1)
+    assert lost.hint == "%mcp logs 'my server' · %mcp restart 'my server'"
+    login = explain(AuthError("refused", hint="%mcp start NAME asks again"), definition, (), None)
+    assert login.hint == "%mcp start 'my server' asks again"

@@ -1,0 +1,40 @@
+"""Which provider's limits hold for a model."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipymcp.tools.models.profiles import PLAIN, PROFILES, profile_of
+
+
+class Model:
+    """A model of pydantic-ai, as far as this looks."""
+
+    def __init__(self, system: object) -> None:
+        self.system = system
+
+
+@pytest.mark.parametrize(
+    ("model", "dialect"),
+    [
+        ("openai:gpt-5", "openai"),
+        ("openai-chat:gpt-5", "openai"),
+        ("openai-responses:gpt-5", "openai"),
+        ("gateway/openai:gpt-5", "openai"),
+        ("anthropic:claude-opus-4-5", "anthropic"),
+        ("google:gemini-3", "gemini"),
+        ("google-gla:gemini-3", "gemini"),
+        (Model("openai"), "openai"),
+        (Model("anthropic"), "anthropic"),
+    ],
+)
+def test_a_model_has_its_providers_limits(model: object, dialect: str) -> None:
+    assert profile_of(model) is PROFILES[dialect]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("model", ["llama3.2", "mistral:large", None, Model("fallback:a,b"), Model(5), object()])
+def test_where_it_is_not_known_the_limits_are_the_narrowest(model: object) -> None:
+    assert profile_of(model) is PLAIN
+    assert PLAIN.description == min(one.description for one in PROFILES.values())
+    assert PLAIN.functions == min(one.functions for one in PROFILES.values())
+    assert profile_of(model, "http://localhost:11434/v1") is PROFILES["openai"]

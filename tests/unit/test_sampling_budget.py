@@ -1,0 +1,84 @@
+"""What servers that ask for a model may cost: reserved before the work, whatever comes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ipymcp
+from ipymcp import Mcp, RpcError
+from ipymcp.runtime.responder import SamplingRequest
+from ipymcp.tools.models.sampling import Sampler
+from tests.environments import ROOT
+
+MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
+
+
+class Model:
+    """Answers with as many tokens as it may, once all requests that can be made have been made."""
+
+    name = "a model"
+
+    def __init__(self) -> None:
+        self.allowed: list[int] = []
+
+    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+        assert request.max_tokens == request.params["maxTokens"] is not None
+        self.allowed.append(request.max_tokens)
+        await asyncio.sleep(0)
+        return {"content": {"type": "text", "text": "so"}}, 10 + request.max_tokens
+
+
+@pytest.fixture
+def mcp() -> Iterator[Mcp]:
+    with ipymcp.connect({"mail": MAIL}) as mcp:
+        yield mcp
+
+
+def request(tokens: object, text: str = "hey") -> SamplingRequest:
+    message = {"role": "user", "content": {"type": "text", "text": text}}
+    limit = tokens if isinstance(tokens, int) else None
+    return SamplingRequest("mail", None, [message], None, limit, {"maxTokens": tokens})
+
+
+def answered(mcp: Mcp, model: Model, budget: int, *requests: SamplingRequest) -> list[Any]:
+    sampler = Sampler(mcp._host, model, lambda: budget)  # type: ignore[arg-type]
+    mcp._host.guard.policy.agree(sampler, mcp._host.find("mail").rights, None)
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*map(sampler._answer, requests), return_exceptions=True)
+
+    return mcp._host.loop.run(ask())
+
+
+def test_requests_at_once_get_no_more_than_there_is(mcp: Mcp) -> None:
+    model = Model()
+
+    answers = answered(mcp, model, 10_000, *[request(4_000) for _ in range(30)])
+
+    assert sum(model.allowed) <= 10_000
+    assert model.allowed[:2] == [4_000, 4_000]
+    assert sum(isinstance(answer, dict) for answer in answers) == len(model.allowed) == 3
+    assert all(isinstance(answer, (dict, RpcError)) for answer in answers)
+
+
+@pytest.mark.parametrize("tokens", [None, 10**9, -5, "many", True])
+def test_a_request_is_capped_whatever_it_asks_for(mcp: Mcp, tokens: object) -> None:
+    model = Model()
+
+    answered(mcp, model, 5_000, request(tokens))
+
+    assert 0 < model.allowed[0] <= 5_000
+
+
+def test_what_does_not_fit_is_not_sent(mcp: Mcp) -> None:
+    model = Model()
+
+    [refused] = answered(mcp, model, 1_000, request(10, "x" * 100_000))
+
+    assert isinstance(refused, RpcError) and model.allowed == []
+    assert "this would take about 25," in str(mcp.servers["mail"].logs(5))
