@@ -74,12 +74,12 @@ def test_none_is_left_out_where_the_schema_has_no_null(mcp: Mcp) -> None:
         (
             lambda mcp: mcp.demo.slow(3),
             "demo.slow: 1 argument given by position; it takes none by position, others by name",
-            "slow(*, seconds, steps)",
+            "slow(seconds=3)",
         ),
         (
             lambda mcp: mcp.demo.query("penguins", 3),
             "demo.query: 2 arguments given by position; it takes 1 by position ('table'), others by name",
-            "query(table: Literal['penguins'], *, where, limit)",
+            "query('penguins', limit=3)",
         ),
         (
             lambda mcp: mcp.demo.query("penguins", limt=3),
