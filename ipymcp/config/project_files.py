@@ -95,7 +95,7 @@ class Binding(Struct, frozen=True):
 
     files: tuple[Path, ...] = ()
     is_whole: bool = True
-    """Whether what runs is likely in them; not where it cannot be told, or is too much."""
+    """Whether what runs is likely in them; not where code may run something else, or there is too much."""
 
 
 def binding(definition: ServerDefinition) -> Binding:
@@ -171,6 +171,7 @@ class _Search:
         self._follow_packages()
         self._bind_folders()
         if self._is_open():
+            self._is_whole = False
             self._bind_sources(self._roots[-1])
         elif self._needs_sources():
             for folder in [*self._named] or [next(iter(self._starts))]:

@@ -21,10 +21,12 @@ from ipymcp.runtime.nested import is_harmfully_patched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.notebook.panel.form import WaitingLine
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.notebook.panel.relay import Relay
     from ipymcp.policy.policy import PinsMode
     from ipymcp.runtime.nested import NestedMode
+    from ipymcp.runtime.places import Place
     from ipymcp.state.history import HistoryMode
     from ipymcp.tools.servers import Server
 
@@ -140,9 +142,16 @@ class Extension:
             with self._making:
                 if self._panel is None:
                     mode, namespace = lambda: self.settings.panel, lambda: self._bound or ""
-                    surroundings = Surroundings(mode, namespace, self.life, self._has_control, is_voila(os.environ))
+                    surroundings = Surroundings(
+                        mode, namespace, self.life, self._has_control, is_voila(os.environ), self._wait_for_panel
+                    )
                     self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
+
+    def _wait_for_panel(self, place: Place) -> WaitingLine:
+        from ipymcp.notebook.panel.form import WaitingLine
+
+        return WaitingLine(self.ip.display_pub, place)
 
     def _tell_panel(self) -> None:
         if self._panel is not None:
@@ -246,7 +255,9 @@ def _cell(ip: Any) -> int | None:
 
 
 def _set_model(model: str, budget: int) -> None:
-    ipymcp.host()._set_model(model or None, budget)
+    late = " ".join(ipymcp.host()._set_model(model or None, budget))
+    if late:
+        say(f"{late}: it counts there after the next start: %mcp restart {late}")
 
 
 def _set_nested_loop(mode: NestedMode) -> None:

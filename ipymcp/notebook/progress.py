@@ -159,7 +159,7 @@ class LoadDisplay:
             self._line.show(plain, html)
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
-        state = session.state.value
+        state = session.state.word
         if session.is_lazy:
             count = len(session.catalog.tools)
             return "✓", "#2a8a4a", session.name, f"lazy, {count:,} tool{'' if count == 1 else 's'}; starts when called"

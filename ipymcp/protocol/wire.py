@@ -274,7 +274,7 @@ def loads(data: bytes | bytearray | memoryview | Raw) -> Any:
     """JSON bytes as Python values, strict first, then as leniently as is safe.
 
     Accepts what real servers emit: `NaN` and infinities (as floats), lone surrogates and broken UTF-8 (as U+FFFD), a
-    byte order mark.
+    byte order mark, integers of thousands of digits (as infinities).
 
     Raises:
         NotJson: It is no JSON at all.
@@ -288,11 +288,19 @@ def loads(data: bytes | bytearray | memoryview | Raw) -> Any:
 def _loads_leniently(data: bytes) -> Any:
     text = data.removeprefix(_BOM).decode("utf-8", errors="replace")
     try:
-        return replace_surrogates(json.loads(text))
+        return replace_surrogates(json.loads(text, parse_int=_integer))
     except json.JSONDecodeError as error:
         raise NotJson(f"{error.msg} at character {error.pos + 1:,}") from error
     except RecursionError as error:
         raise NotJson("nested too deeply") from error
+
+
+def _integer(digits: str) -> int | float:
+    """A number; one of more digits than Python reads is infinite, as it is to JavaScript."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
 
 
 def decode(data: bytes | bytearray | memoryview | Raw, kind: type[T]) -> T:

@@ -161,12 +161,13 @@ class Elsewhere(Protocol):
         """Whether somebody who may answer such a question of this call would see it, and could answer meanwhile."""
         ...
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object]) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
         """Ask a question.
 
         Args:
             kind: What it is about.
             rests: Called, from any thread, once it only waits for a browser: the next one may be asked.
+            place: Where the user waits for it; None where nobody does.
         """
         ...
 
@@ -236,7 +237,7 @@ class Desk:
             interaction = self.interaction
             place = self.place(subject)
             if self.elsewhere is not None and self.elsewhere.reaches(kind, place, subject):
-                return await _ask_elsewhere(self.elsewhere, kind, question, otherwise, place, end_turn)
+                return await _ask_elsewhere(self.elsewhere, kind, question, otherwise, place, subject, end_turn)
             if interaction is None or place is None or not interaction.can_ask():
                 return otherwise if unanswered is None else unanswered
             try:
@@ -244,7 +245,7 @@ class Desk:
             except GaveUp:
                 return otherwise
             if form is not None:
-                return await _ask_elsewhere(form, kind, question, otherwise, place, end_turn)
+                return await _ask_elsewhere(form, kind, question, otherwise, place, subject, end_turn)
             errand = Errand(lambda: question(interaction), otherwise)
             place.post(errand.run, errand.give_up)
             return await errand.outcome
@@ -274,11 +275,13 @@ async def _ask_elsewhere(
     question: Callable[[Interaction], T],
     otherwise: T,
     place: Place | None,
+    subject: object,
     end_turn: Callable[[], None],
 ) -> T:
     """Ask in a thread, which is not the user's; the question is withdrawn with the wait that it belongs to."""
     loop = asyncio.get_running_loop()
-    asking = elsewhere.begin(kind, lambda: loop.call_soon_threadsafe(end_turn))
+    waits = place if place is not None and subject in (None, place.subject) else None
+    asking = elsewhere.begin(kind, lambda: loop.call_soon_threadsafe(end_turn), waits)
     errand = Errand(lambda: question(asking), otherwise)
     if place is not None:
         place.post(_nothing, errand.give_up)

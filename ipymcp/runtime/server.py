@@ -236,7 +236,7 @@ class ServerSession:
         hint = "%mcp shows how it goes" if self.is_moving else f"%mcp start {quoted(self.name)}"
         if self.state is State.RESTARTING:
             raise ConnectionLost("is restarting", server=self.name, hint=hint)
-        state = "stopping" if self.state is State.READY else self.state.value
+        state = "stopping" if self.state is State.READY else self.state.word
         raise ServerStopped(f"is {state}", server=self.name, hint=hint)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["State"]
+__all__ = ["State", "state_word"]
 
 
 class State(StrEnum):
@@ -24,6 +24,11 @@ class State(StrEnum):
     ERROR = "error"
 
     @property
+    def word(self) -> str:
+        """The state as users read it, the same in tables, messages and the panel."""
+        return state_word(self.value)
+
+    @property
     def is_moving(self) -> bool:
         """Whether it will be another soon, by itself."""
         return self in (State.STARTING, State.RESTARTING)
@@ -32,3 +37,11 @@ class State(StrEnum):
     def is_troubled(self) -> bool:
         """Whether a call may be refused, and may as well be answered."""
         return self in (State.NEEDS_AUTH, State.UNREACHABLE)
+
+
+def state_word(value: str) -> str:
+    """A state, or the last known status of a server, as users read it."""
+    return _WORDS.get(value, value)
+
+
+_WORDS = {"error": "failed", "needs_trust": "needs trust", "needs_auth": "needs login"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
+from ipymcp.errors import CallCancelled
 from ipymcp.masking import mask
 from ipymcp.protocol import wire
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from ipymcp.state.db import Database
 
+    Outcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
     HistoryMode: TypeAlias = Literal["sizes", "values", "off"]
     Record: TypeAlias = tuple[float, float, str, str, str, bytes, int, Raw | bytes | None, Exception | None, int | None]
     """One call that is over: when it began and ended (on `time.monotonic`'s clock), caller, server, tool, arguments,
@@ -46,13 +48,15 @@ _LATER = 1_000_000
 _LONGEST_ERROR = 300
 _RECEIVED: Final = 6
 """The place in a `Record` of the answer's size."""
+_CANCELLED: Final = f"{CallCancelled.__name__}: "
+"""How the error begins of a call that the user has ended."""
 _FAILED = b'"isError"'
 """What stands in every answer that says so."""
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
 _SIZES = "time, duration, caller, server, tool, sent, received, error, cell"
 _VALUES = f"{_SIZES}, arguments, result"
-_COLUMNS = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
+_COLUMNS = "id, time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
 _MOST_PARAMETERS = 990
 """Of one statement; SQLite takes 999 everywhere. A statement for each row would hand the interpreter's lock to and fro
 with the threads that make calls, thousands of times."""
@@ -62,6 +66,7 @@ class Entry(Struct, frozen=True):
     """One call as it was kept.
 
     Attributes:
+        id: Its number among all that were kept; later calls have higher ones.
         time: When it began, in seconds since the epoch.
         duration: Seconds.
         caller: `user`, `model` or `app`.
@@ -74,6 +79,7 @@ class Entry(Struct, frozen=True):
         result: The same.
     """
 
+    id: int
     time: float
     duration: float
     caller: str
@@ -86,6 +92,13 @@ class Entry(Struct, frozen=True):
     cell: int | None
     arguments: bytes | None
     result: bytes | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended. A call that the user cancelled or interrupted has not failed."""
+        if not self.error:
+            return "succeeded"
+        return "cancelled" if self.error.startswith(_CANCELLED) else "failed"
 
 
 class History:
@@ -107,6 +120,8 @@ class History:
         """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
         self.cell: Callable[[], int | None] = _nowhere
         """Gives the execution count of the cell that runs."""
+        self.added = 0
+        """Counts the calls that were over here, so that a view knows when to look."""
         self.lost = 0
         """Calls that were not kept because too many came at once."""
         self._database = database
@@ -126,6 +141,7 @@ class History:
         if len(self._pending) >= _MOST_PENDING:
             self.lost += 1
             return
+        self.added += 1
         self._pending.append(record if record[_RECEIVED] <= _LATER else _light(record))
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
@@ -169,6 +185,7 @@ class History:
             "tool GLOB ?": tool,
             "time >= ?": since,
             "error != ?": "" if failed else None,
+            "error NOT LIKE ?": f"{_CANCELLED}%" if failed else None,
         }
         given = {condition: value for condition, value in conditions.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""

@@ -14,6 +14,7 @@ from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.folders import folder_of
 from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.states import State
 from ipymcp.text import escaped, visible
 from ipymcp.tools.tables import Table
 
@@ -141,9 +142,9 @@ def _state(definition: ServerDefinition, host: Host) -> str:
         return "disabled"
     session = host.sessions.get(definition.name)
     if session is not None and session.definition == definition:
-        return session.state.value
+        return session.state.word
     if not host.trusts(definition):
-        return "needs_trust"
+        return State.NEEDS_TRUST.word
     return "not loaded" if session is None else "changed"
 
 

@@ -31,7 +31,18 @@ _SVG = "image/svg+xml"
 # What makes an SVG do more than draw where a front end puts it into the page.
 _ACTIVE_SVG = (
     rb"(?i)<\s*(?:[a-z]+:)?(?:script|foreignObject|iframe|use|image|a|animate|set|style)\b|\bon\w+\s*=|javascript:|<!ENTITY"
-    rb"|<!DOCTYPE|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#"
+    rb"|<!DOCTYPE|<!\[|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#|\\|\b(?:href|src|base)\s*=\s*[\"']?\s*(?!#|[\"'\s])"
+    rb"|image-set|@import"
+)
+_SVG_ELEMENT = re.compile(rb"<\s*/?\s*(?!!--|\?xml\s)(?:[\w.-]+:)?([^\s/<>]*)")
+# What only draws or describes. Everything else may load something, also where a front end reads it as HTML.
+_SVG_ELEMENTS = frozenset(
+    b"svg g defs path rect circle ellipse line polyline polygon text tspan textpath title desc marker "
+    b"lineargradient radialgradient stop clippath mask pattern symbol switch metadata filter feblend "
+    b"fecolormatrix fecomponenttransfer fecomposite feconvolvematrix fediffuselighting fedisplacementmap "
+    b"fedistantlight fedropshadow feflood fefunca fefuncb fefuncg fefuncr fegaussianblur femerge "
+    b"femergenode femorphology feoffset fepointlight fespecularlighting fespotlight fetile feturbulence "
+    b"rdf work format type creator agent rights publisher license namedview".split()
 )
 _AUDIO = r"audio/[a-z0-9.+-]{1,60}"
 
@@ -276,4 +287,5 @@ def _is_still_svg(data: bytes) -> bool:
         data.decode()
     except UnicodeDecodeError:
         return False
-    return b"<svg" in data[:4096] and not re.search(_ACTIVE_SVG, data)
+    elements = (found[1].lower() for found in _SVG_ELEMENT.finditer(data))
+    return b"<svg" in data[:4096] and not re.search(_ACTIVE_SVG, data) and all(one in _SVG_ELEMENTS for one in elements)

@@ -318,12 +318,17 @@ class Mcp(Live):
         self._told("sampling", self._host.set_handler("sampling", function))
         return function
 
-    def _set_model(self, model: Any, budget: int) -> None:
-        """Ask this model from now on, and answer servers with it unless the user has a function for that."""
+    def _set_model(self, model: Any, budget: int) -> list[str]:
+        """Ask this model from now on, and answer servers with it unless the user has a function for that.
+
+        Returns:
+            The servers that run and cannot ask for it before their next start.
+        """
         self._model, self._budget = model, budget
         before, handler = self._host.answers.sampling, self._sample if model is not None else None
         if before in (None, self._sample) and before != handler:
-            self._told("sampling", self._host.set_handler("sampling", handler, tools=True))
+            return self._host.set_handler("sampling", handler, tools=True)
+        return []
 
     async def _sample(self, request: SamplingRequest) -> dict[str, Any] | None:
         return await self._sampler.answer(request)

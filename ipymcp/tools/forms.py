@@ -82,6 +82,13 @@ class Field(msgspec.Struct, frozen=True):
             case "integer" | "number":
                 return self._number(text)
 
+    def problem(self, value: object) -> str | None:
+        """What is wrong with the format of a value; None if nothing is, or nothing is said of it."""
+        if self.format not in _FORMATS or not isinstance(value, str):
+            return None
+        wanted, check = _FORMATS[self.format]
+        return None if check(value) else f"expected {wanted}"
+
     def takes(self, value: object) -> bool:
         """Whether a value, such as the server's default, is one of this field's."""
         values = {choice.value for choice in self.choices}
@@ -98,10 +105,8 @@ class Field(msgspec.Struct, frozen=True):
                 return isinstance(value, int | float) and not isinstance(value, bool)
 
     def _text(self, text: str) -> str:
-        if self.format in _FORMATS:
-            wanted, check = _FORMATS[self.format]
-            if not check(text):
-                raise ValueError(f"expected {wanted}")
+        if (problem := self.problem(text)) is not None:
+            raise ValueError(problem)
         return self._within(text, len(text))
 
     def _number(self, text: str) -> int | float:

@@ -51,7 +51,7 @@ class CallHistory(Table):
         """Everything that was kept, as a DataFrame."""
         from ipymcp.tools.frames import to_frame
 
-        names = [name for name in Entry.__struct_fields__ if name != "time"]
+        names = [name for name in Entry.__struct_fields__ if name not in ("id", "time")]
         columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
         return to_frame(columns | {name: [_plain(getattr(e, name)) for e in self.entries] for name in names}, "")
 

@@ -65,7 +65,7 @@ def not_running(session: ServerSession, *, anything: bool) -> str:
     """A note below what is kept of a server that does not run, or below nothing."""
     if session.is_lazy:
         return f"{session.name} starts at its first call; this is what it had when it last ran"
-    state = f" is {session.state.value}" if session.error is None else f": {session.error.message}"
+    state = f" is {session.state.word}" if session.error is None else f": {session.error.message}"
     return f"{session.name}{state}" + ("; this is what it had when it last ran" if anything else "")
 
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.runtime.checked import COUNT, TEXT, check_name, checked
-from ipymcp.runtime.states import State
+from ipymcp.runtime.states import State, state_word
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import not_running
 from ipymcp.tools.tables import Table
@@ -297,12 +297,12 @@ class Servers(Listing):
             return "disabled"
         sessions = self._mcp._host.sessions.values()
         is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
-        return "was connected" if server.status == "connected" and not is_here else server.status
+        return "was connected" if server.status == "connected" and not is_here else state_word(server.status)
 
 
 def _state(session: ServerSession) -> str:
     if session.is_lazy:
         return "stopped (lazy)"
     if session.state is not State.UNREACHABLE or session.away_since is None:
-        return session.state.value
+        return session.state.word
     return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"

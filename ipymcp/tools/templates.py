@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.tools.schema import ToolSchema
 
-__all__ = ["Template", "template", "template_schema"]
+__all__ = ["Template", "expand", "template", "template_schema"]
 
 _OPTIONAL = ("?", "&", "#", ";")
 """Expressions that leave nothing behind where their parameters are not given."""
@@ -47,8 +47,7 @@ class Template(Live):
     @checked(parameters=MAPPING)
     def resource(self, parameters: Mapping[str, Any]) -> Resource:
         """The resource of parameters that are ready, by their exact names."""
-        uri = _parsed(self.uri_template).expand(dict(parameters))
-        return Resource(self._host, self._server, uri)
+        return Resource(self._host, self._server, expand(self._definition, parameters))
 
     @property
     def server(self) -> str:
@@ -94,6 +93,11 @@ def template(host: Host, server: str, definition: TemplateDefinition) -> Templat
         description=definition.description,
     )
     return kind(host, server, definition, schema)
+
+
+def expand(definition: TemplateDefinition, parameters: Mapping[str, Any]) -> str:
+    """The address that a template comes to with these parameters, by their exact names (RFC 6570)."""
+    return _parsed(definition.uriTemplate).expand(dict(parameters))
 
 
 def template_schema(server: str, definition: TemplateDefinition) -> ToolSchema:

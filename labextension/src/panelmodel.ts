@@ -145,6 +145,8 @@ export class PanelModel {
         return this.store.set({ results: withResult(this.store.get().results, message) });
       case "log":
         return this.log(message);
+      case "history":
+        return this.store.set({ over: message.over });
       case "mark":
         return this.transport.send({ kind: "read", sent: message.sent });
     }

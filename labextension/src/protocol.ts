@@ -91,8 +91,13 @@ export interface Preview {
   variable: string | null;
 }
 
+/** What a question is about; the kernel shows and lets answer only what the mode allows. */
+export type QuestionKind = "trust" | "login" | "secret" | "approval" | "form" | "sampling";
+
 interface Asked {
   id: string;
+  /** Absent where the kernel is older. */
+  kind?: QuestionKind;
   server: string;
   title: string;
   message: string;
@@ -169,6 +174,8 @@ export interface Resource {
 /** Addresses with variables, RFC 6570. */
 export interface ResourceTemplate {
   template: string;
+  /** Absent where the kernel is older. */
+  parameters?: { name: string; required: boolean }[];
   name: string;
   title?: string | null;
   description?: string | null;
@@ -183,6 +190,8 @@ export interface Prompt {
 
 /** A call that is over. `error` is empty where it succeeded. */
 export interface HistoryRow {
+  id: number;
+  outcome: "succeeded" | "failed" | "cancelled";
   time: number;
   duration: number;
   caller: string;
@@ -236,7 +245,7 @@ export interface Verbs {
   cancel: [{ call: number }, unknown];
   code: [WithArguments & { form: "python" | "magic" }, { text: string }];
   resources: [OfServer, { resources: Resource[]; templates: ResourceTemplate[] }];
-  read: [OfServer & { uri: string }, Preview];
+  read: [OfServer & ({ uri: string } | { template: string; arguments: JsonObject }), Preview];
   prompts: [OfServer, Prompt[]];
   prompt: [OfServer & { prompt: string; arguments: { [name: string]: string } }, Preview];
   logs: [OfServer & { on: boolean; since?: number }, unknown];
@@ -282,6 +291,8 @@ export interface KernelHello {
   mode: Mode;
   namespace: string;
   kernel: string;
+  /** Whether the person at the page is a stranger to the notebook, who is shown nothing of its machine. */
+  visitor?: boolean;
   /** Whether views may speak by the control channel, which a cell does not block. */
   control?: boolean;
 }
@@ -306,9 +317,14 @@ export interface LogBatch {
   lines: LogLine[];
   dropped: number;
 }
+/** Calls are over that the view has not heard of: so many were, in all. */
+export interface HistoryNews {
+  kind: "history";
+  over: number;
+}
 /** So many bytes were sent until here, over what does not push back: to be answered by `read`. */
 export interface Mark {
   kind: "mark";
   sent: number;
 }
-export type FromKernel = KernelHello | Snapshot | Patch | Reply | Result | LogBatch | Mark;
+export type FromKernel = KernelHello | Snapshot | Patch | Reply | Result | LogBatch | HistoryNews | Mark;

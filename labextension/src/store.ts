@@ -23,6 +23,8 @@ export interface PanelState extends State {
   looking: Looking;
   /** How calls that this panel made ended, by call. */
   results: { [call: string]: Result };
+  /** How many calls were over when the kernel last said so: the history has changed with each. */
+  over: number;
   /** An intent has waited so long that the user should know. */
   waiting: boolean;
   /** The last thing worth saying in passing. */
@@ -39,6 +41,7 @@ export const EMPTY: PanelState = {
   questions: {},
   looking: { view: "servers", tools: "", logs: "" },
   results: {},
+  over: 0,
   waiting: false,
   notice: null,
 };
@@ -102,6 +105,11 @@ const RUN: ReadonlySet<Verb> = new Set<Verb>([
 ]);
 const VIEW: ReadonlySet<Verb> = new Set<Verb>(["logs", "tools", "tool", "history"]);
 
+const VISITORS_LACK: ReadonlySet<Verb> = new Set<Verb>(["logs", "code"]);
+
+/** Whether the person is a stranger to the notebook, and has none to put code into. */
+export const isVisitor = (state: PanelState): boolean => state.hello?.visitor ?? false;
+
 /** What this panel may do; the kernel enforces it as well. */
 export function mode(state: PanelState): Mode {
   if (!state.hello || state.hello.version !== VERSION) return "view";
@@ -110,6 +118,7 @@ export function mode(state: PanelState): Mode {
 
 /** Whether a button for this verb makes sense. */
 export function may(state: PanelState, verb: Verb): boolean {
+  if (VISITORS_LACK.has(verb) && isVisitor(state)) return false;
   if (VIEW.has(verb)) return true;
   const now = mode(state);
   return now === "full" || (now === "run" && RUN.has(verb));

@@ -75,17 +75,18 @@ const RULES = `
 .ipymcp .mcp-count { margin-inline-start: 4px; padding: 0 4px; border-radius: 7px; background: var(--mcp-brand); color: var(--mcp-on-brand); font-size: 10px; }
 
 .ipymcp .mcp-button { appearance: none; height: 22px; padding: 0 8px; border: 1px solid var(--mcp-edge); border-radius: 2px; background: var(--mcp-back); cursor: pointer; white-space: nowrap; flex: none; line-height: 20px; }
-.ipymcp .mcp-button:hover:not(:disabled) { background: var(--mcp-raised); }
-.ipymcp .mcp-button:disabled { opacity: .5; cursor: default; }
+.ipymcp .mcp-button:hover:not(:disabled, [aria-disabled="true"]) { background: var(--mcp-raised); }
+.ipymcp .mcp-button:is(:disabled, [aria-disabled="true"]) { opacity: .5; cursor: default; }
 .ipymcp .mcp-button[aria-pressed="true"] { background: var(--mcp-raised); border-color: var(--mcp-brand); }
 .ipymcp .mcp-primary { background: var(--mcp-brand); border-color: var(--mcp-brand); color: var(--mcp-on-brand); }
-.ipymcp .mcp-primary:hover:not(:disabled) { background: var(--mcp-brand); filter: brightness(1.1); }
+.ipymcp .mcp-primary:hover:not(:disabled, [aria-disabled="true"]) { background: var(--mcp-brand); filter: brightness(1.1); }
 .ipymcp .mcp-quiet { border-color: transparent; background: none; color: var(--mcp-link); padding: 0 2px; }
 .ipymcp .mcp-actions { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; padding: 6px 0; }
 .ipymcp .mcp-actions .mcp-actions { min-width: 0; max-width: 100%; flex-wrap: nowrap; }
 .ipymcp .mcp-form-head { display: flex; gap: 8px; justify-content: flex-end; min-height: 22px; margin-bottom: -6px; }
-.ipymcp .mcp-form > .mcp-actions { position: sticky; bottom: 0; background: var(--mcp-back); }
-.ipymcp .mcp-question .mcp-form > .mcp-actions { bottom: -8px; }
+.ipymcp :is(.mcp-form, .mcp-question) > .mcp-actions { position: sticky; bottom: 0; background: var(--mcp-back); z-index: 1; }
+.ipymcp .mcp-question > .mcp-actions, .ipymcp .mcp-question .mcp-form > .mcp-actions { bottom: -8px; margin-bottom: -8px; padding-bottom: 8px; }
+.ipymcp .mcp-settling, .ipymcp .mcp-settling * { pointer-events: none !important; }
 .ipymcp .mcp-flush, .ipymcp .mcp-toolbar.mcp-flush { padding: 0; }
 .ipymcp .mcp-caret { appearance: none; border: 0; background: none; padding: 0; cursor: pointer; display: inline-flex; align-items: center; min-width: 0; height: 22px; text-align: start; }
 .ipymcp .mcp-caret::before { content: ""; flex: none; width: 5px; height: 5px; margin: 0 7px 0 3px; border: solid var(--mcp-dim); border-width: 0 1.5px 1.5px 0; transform: rotate(-45deg); }
@@ -109,7 +110,9 @@ const RULES = `
 
 .ipymcp .mcp-card { border-bottom: 1px solid var(--mcp-line); }
 .ipymcp .mcp-card-line { display: flex; align-items: center; gap: 8px; height: 30px; padding: 0 8px; min-width: 0; }
-.ipymcp .mcp-card-name { flex: 1; min-width: 0; font-weight: 600; }
+.ipymcp .mcp-card-name { flex: 1; min-width: 0; overflow: hidden; font-weight: 600; }
+.ipymcp span.mcp-card-name { display: flex; flex: 0 1 auto; min-width: 40%; }
+.ipymcp span.mcp-card-name + .mcp-ellipsis { flex: 1; text-align: end; }
 .ipymcp .mcp-wide { width: 76px; text-align: end; }
 .ipymcp .mcp-deed { width: 62px; flex: none; display: flex; justify-content: flex-end; }
 .ipymcp .mcp-state { display: inline-flex; align-items: center; gap: 6px; width: 84px; flex: none; white-space: nowrap; }
@@ -206,13 +209,13 @@ const RULES = `
 @keyframes mcp-run { from { transform: translateX(-100%); } to { transform: translateX(340%); } }
 .ipymcp .mcp-running { flex: none; height: 136px; overflow-y: auto; }
 .ipymcp .mcp-running-call { padding: 6px 8px 0; }
-.ipymcp .mcp-about-row { flex: none; height: 44px; padding: 4px 8px; border-top: 1px solid var(--mcp-line); overflow: auto; overflow-wrap: anywhere; }
+.ipymcp .mcp-about-row { flex: none; max-height: 50%; padding: 6px 8px 8px; border-top: 1px solid var(--mcp-line); overflow: auto; overflow-wrap: anywhere; }
 .ipymcp .mcp-stream { background: var(--mcp-back); font: 11px/18px var(--mcp-mono); border-top: 1px solid var(--mcp-line); }
 .ipymcp .mcp-lines { width: max-content; min-width: 100%; }
 .ipymcp .mcp-line { padding: 0 8px; white-space: pre; unicode-bidi: isolate; }
 .ipymcp .mcp-level { display: inline-block; width: 8ch; overflow: hidden; vertical-align: top; }
 
-.ipymcp .mcp-question { flex: none; max-height: 60%; overflow-y: auto; padding: 8px 12px; border-bottom: 2px solid var(--mcp-brand); background: var(--mcp-back); display: flex; flex-direction: column; gap: 6px; }
+.ipymcp .mcp-question { flex: none; max-height: 70%; overflow-y: auto; padding: 8px 12px; border-bottom: 2px solid var(--mcp-brand); background: var(--mcp-back); display: flex; flex-direction: column; gap: 6px; }
 .ipymcp .mcp-single .mcp-question { max-height: 400px; }
 .ipymcp .mcp-asking .mcp-question { max-height: none; }
 .ipymcp .mcp-whole { margin: 4px 0; padding-left: 4em; }

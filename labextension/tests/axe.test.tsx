@@ -48,7 +48,18 @@ test.each(["Servers", "Tools", "Resources", "Prompts", "Calls", "Logs"])("axe fi
       resources: () => ({ resources: [{ uri: "a://b", name: "b" }], templates: [] }),
       prompts: () => [{ name: "p", arguments: [{ name: "a" }] }],
       history: () => [
-        { time: 1, duration: 1, caller: "user", server: "a", tool: "b", sent: 1, received: 1, error: "" },
+        {
+          id: 1,
+          outcome: "succeeded",
+          time: 1,
+          duration: 1,
+          caller: "user",
+          server: "a",
+          tool: "b",
+          sent: 1,
+          received: 1,
+          error: "",
+        },
       ],
     },
   );

@@ -56,8 +56,21 @@ export function demo(given: object = {}): FakeKernel {
       prompts: () => [{ name: "sum", arguments: [{ name: "text", required: true }, { name: "words" }] }],
       prompt: () => RESULT,
       history: () => [
-        { time: 1, duration: 0.25, caller: "user", server: "demo", tool: "echo", sent: 9, received: 2, error: "" },
         {
+          id: 1,
+          outcome: "succeeded",
+          time: 1,
+          duration: 0.25,
+          caller: "user",
+          server: "demo",
+          tool: "echo",
+          sent: 9,
+          received: 2,
+          error: "",
+        },
+        {
+          id: 2,
+          outcome: "failed",
           time: 2,
           duration: 1,
           caller: "model",

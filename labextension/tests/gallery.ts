@@ -189,6 +189,8 @@ const kernel = new FakeKernel(
     ],
     history: () =>
       Array.from({ length: 200 }, (_, index) => ({
+        id: 200 - index,
+        outcome: index % 6 === 2 ? "failed" : "succeeded",
         time: now - index * 61,
         duration: index / 7,
         caller: index % 3 ? "user" : "model",

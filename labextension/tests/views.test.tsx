@@ -293,7 +293,7 @@ describe("logs", () => {
     await waitFor(() => expect(drawn()).toEqual(["up", "down", "sideways"]));
     choose(see.getByRole("combobox", { name: "Level" }), "errors");
     await waitFor(() => expect(drawn()).toEqual(["down"]));
-    choose(see.getByRole("combobox", { name: "Level" }), "everything");
+    choose(see.getByRole("combobox", { name: "Level" }), "all levels");
     type(see.getByRole("searchbox", { name: "Search the log" }), "SIDE");
     await waitFor(() => expect(drawn()).toEqual(["sideways"]));
     click("Copy");

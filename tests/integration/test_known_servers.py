@@ -212,10 +212,10 @@ def test_how_known_servers_are_is_kept() -> None:
     shown = {name: (row["transport"], row["auth"], row["status"], row["tools"]) for name, row in rows.items()}
     assert shown == {
         "good": ("stdio", "api_key", "was connected", 5),
-        "bad": ("stdio", "none", "error", 0),
+        "bad": ("stdio", "none", "failed", 0),
         "off": ("stdio", "none", "disabled", 0),
         "remote": ("http", "oauth2", "was connected", 1),
-        "bearer": ("http", "bearer", "error", 0),
+        "bearer": ("http", "bearer", "failed", 0),
     }
     assert rows["good"]["era"] == "2026-07-28"
     assert rows["good"]["last seen"] and not rows["bad"]["last seen"]

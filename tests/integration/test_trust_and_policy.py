@@ -204,7 +204,7 @@ def test_with_nobody_to_ask_a_projects_server_does_not_run(started: Start) -> No
 def test_a_server_that_was_agreed_to_later_has_no_failure_to_show(started: Start) -> None:
     kernel = started({"alpha": demo()})
     run(kernel, LOAD + "%mcp load", "no")
-    assert "needs_trust" in (run(kernel, "%mcp").text or "")
+    assert "needs trust" in (run(kernel, "%mcp").text or "")
     run(kernel, "%mcp start alpha", "yes")
     assert run(kernel, "print([mcp.servers['alpha'].state, mcp.servers['alpha'].error])").stdout == "['ready', '']\n"
 

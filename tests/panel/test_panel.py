@@ -46,7 +46,7 @@ def test_hello_is_answered_by_hello_and_a_snapshot(demo: Notebook) -> None:
     assert row.pop("instructions").startswith("A server to try MCP on.")
     assert row == {
         **{"name": "demo", "alias": "demo", "state": "ready", "lazy": False, "transport": "stdio"},
-        **{"era": "stateless", "version": "1.0.0", "source": "script", "calls": 0, "tools": 5, "resources": 3},
+        **{"era": "stateless", "version": "1.0.0", "source": "this notebook", "calls": 0, "tools": 5, "resources": 3},
         **{"prompts": 1, "disabled_tools": 0, "error": None},
         "capabilities": ["completions", "logging", "prompts", "resources", "tools"],
     }
@@ -159,7 +159,7 @@ def test_a_tool_is_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
     refused = view.reply("call", server="demo", tool="query", arguments={"table": "penguins"})
     assert refused["error"] == {
         "message": "is disabled",
-        "hint": "%mcp enable demo.query",
+        "hint": "press Enable",
         "type": "PolicyError",
     }
     view.ask("enable", server="demo", tool="query")
@@ -281,7 +281,7 @@ def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], M
 
 
 def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> Asking:
-    return demo.panel.questions.begin("login", rests)
+    return demo.panel.questions.begin("login", rests, None)
 
 
 def login(redirected: threading.Event | None) -> LoginQuestion:
@@ -433,7 +433,7 @@ def test_the_kernel_enforces_the_mode(demo: Notebook, mode: str) -> None:
         assert refused == (verb not in allowed), (verb, reply)
         if refused:
             assert reply["error"]["message"] == f"this panel may not {verb}: its mode is {mode}"
-            assert reply["error"]["hint"] == '%config IPyMCP.panel = "full" allows it'
+            assert reply["error"]["hint"] == 'in a cell: %config IPyMCP.panel = "full" allows it'
 
 
 def test_another_mode_counts_at_once_and_is_told(demo: Notebook) -> None:

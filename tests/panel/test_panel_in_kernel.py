@@ -411,3 +411,20 @@ def test_a_browser_that_does_not_read_costs_bounded_memory(loaded: Kernel, conne
     done(loaded, "import time; time.sleep(4)")  # nobody reads
     assert int(text(loaded, memory) or 0) - before < 20_000_000
     view.wait(lambda one: one["kind"] == "log" and one["dropped"] > 10_000)
+
+
+def test_a_cell_that_waits_for_an_answer_in_the_panel_says_so_until_it_has_one(
+    kernel: Kernel, connect: Connect
+) -> None:
+    server = {"command": sys.executable, "args": [str(NAMED), '{"name": "a"}']}
+    (kernel.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": server}}))
+    done(kernel, "%load_ext ipymcp")
+    view = connect(relay_file(kernel)["socket"])
+    view.hello()
+    cell = kernel.start("%mcp load theirs")
+    view.until(lambda state: bool(state["questions"]))
+    waiting = "Waiting for your answer in the MCP panel."
+    kernel.read_until(lambda: any(one.get("text/plain") == waiting for one in cell.outcome.displays), 10)
+    view.ask("answer", question=next(iter(view.state["questions"])), servers=["theirs"], secrets=[])
+    outcome = cell.wait()
+    assert waiting not in json.dumps(outcome.displays)

@@ -169,7 +169,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
     definition = definition.replace(source=source, lazy=True)
     known = Mcp(Host())
     trust = known._host.guard.trust
-    known._host.loop.run(trust.agree(definition))
+    known._host.loop.run(trust.agree_to_typed(definition))
     known._host.loop.run(known._host.load([definition]))
     known._host.loop.run(known._host.sessions["theirs"].offers.look("resources", "templates", "prompts"))
     known._host.loop.run(trust.revoke("theirs"))
@@ -187,7 +187,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
         assert (error["type"], error["message"]) == ("PolicyError", "needs an agreement that this panel may not give")
         assert session.is_lazy and session.pid is None and not view.state["questions"]
 
-        lazy._host.loop.run(lazy._host.guard.trust.agree(definition))
+        lazy._host.loop.run(lazy._host.guard.trust.agree_to_typed(definition))
         assert view.reply(verb, server="theirs", **fields)["ok"]
         view.until(lambda state: state["servers"]["theirs"]["state"] == "ready")
     finally:

@@ -538,7 +538,7 @@ def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, ho
     table = listing(host.discovery.read(), host)
     project, mine = home / "p" / ".mcp.json", f"~/{own.relative_to(home)}"
     assert table.rows == (
-        ("fs", "theirs", "needs_trust", ".mcp.json"),
+        ("fs", "theirs", "needs trust", ".mcp.json"),
         ("fs", "mine --token •••• (3 characters)", "shadowed", mine),
         ("bad", "", "error", f'{project}: mcpServers.bad: expected "command" or "url", found neither'),
         ("off", "https://h", "disabled", mine),

@@ -57,7 +57,7 @@ def test_a_call_is_kept_with_its_sizes(history: History) -> None:
     (entry,) = entries(history)
     assert before - 1 < entry.time < time.time() + 1
     assert entry == Entry(
-        entry.time, pytest.approx(0.25), "user", "fs", "read", 7, 14, "", "notebook.ipynb", 7, None, None
+        entry.id, entry.time, pytest.approx(0.25), "user", "fs", "read", 7, 14, "", "notebook.ipynb", 7, None, None
     )
 
 
@@ -129,7 +129,7 @@ def test_a_machine_that_slept_since_does_not_move_calls_into_the_past(
 
 
 def test_the_listing_has_a_table_and_a_frame() -> None:
-    listing = CallHistory([Entry(0.0, 0.5, "user", "fs", "read", 7, 14, "", "a.ipynb", 3, b"{}", None)])
+    listing = CallHistory([Entry(1, 0.0, 0.5, "user", "fs", "read", 7, 14, "", "a.ipynb", 3, b"{}", None)])
     assert repr(listing).splitlines()[1].split() == [
         "time", "who", "tool", "seconds", "sent", "received", "cell", "error"
     ]  # fmt: skip

@@ -159,6 +159,13 @@ def test_where_there_is_too_much_to_bind_it_is_said(tmp_path: Path) -> None:
     assert binding(define(tmp_path, args=tuple("abc" for _ in range(30_000)))).is_whole is False
 
 
+def test_where_code_may_run_something_else_it_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "a.py", "")
+    write(tmp_path / "payload.txt", "")
+    code = "exec(open('pay' + 'load.txt').read())"
+    assert bound_to(define(tmp_path, command="python", args=("-c", code))) == "a.py; what else it runs can change"
+
+
 def test_what_runs_nothing_here_is_bound_to_nothing(tmp_path: Path) -> None:
     write(tmp_path / "x.sh", "")
     assert bound_to(define(tmp_path, command=None, url="https://x.example/x.sh")) == ""

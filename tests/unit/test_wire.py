@@ -100,3 +100,8 @@ def test_a_batch_is_its_messages(before: bytes) -> None:
     batch = wire.read_envelope(before + b'[{"id":1,"result":{}},{"method":"x"}]')
     assert isinstance(batch, list)
     assert [wire.loads(item) for item in batch] == [{"id": 1, "result": {}}, {"method": "x"}]
+
+
+def test_integers_of_more_digits_than_python_reads_are_infinite() -> None:
+    digits = "1" * 5_000
+    assert wire.loads(f'{{"a": {digits}, "b": [-{digits}]}}'.encode()) == {"a": math.inf, "b": [-math.inf]}

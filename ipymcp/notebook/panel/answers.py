@@ -12,6 +12,7 @@ from ipymcp.policy.questions import TrustAnswer
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.interaction import Answer
 from ipymcp.text import visible
+from ipymcp.tools.forms import CannotDraw, read_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,10 +56,23 @@ def filled(message: Message, schema: ToolSchema) -> Answer | Wrong:
     complaints = schema.complaints(content)
     if complaints:
         return Wrong([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
+    wrong = _wrong_formats(schema, content)
+    if wrong:
+        return Wrong(wrong)
     for each in schema.parameters:
         if is_object(each.schema) and each.schema.get("format") == "password":
             masks.add(str(content.get(each.name, "")))
     return Answer("accept", schema.check(content))
+
+
+def _wrong_formats(schema: ToolSchema, content: Message) -> list[Message]:
+    """The values of a form that are no email address, date and so on where one is asked for, as at a prompt."""
+    try:
+        fields = read_form(schema.tree.root)
+    except CannotDraw:  # no form of MCP: its values are judged by the schema alone
+        return []
+    found = [(field, field.problem(content.get(field.name))) for field in fields]
+    return [{"path": [field.name], "message": problem} for field, problem in found if problem is not None]
 
 
 def trusted(

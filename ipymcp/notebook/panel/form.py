@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interaction import Answer, Asking, FormQuestion, LoginQuestion, UrlQuestion
     from ipymcp.runtime.places import Place
 
-__all__ = ["CellForm"]
+__all__ = ["CellForm", "WaitingLine"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+_WAITING: Final = "Waiting for your answer in the MCP panel."
 _WITHOUT: Final = "ipymcp asks you something. Where no form is drawn here, you are asked at a prompt in a moment."
 
 
@@ -74,9 +76,9 @@ class CellForm:
         """Whether its answers come through."""
         return self._questions.reaches(kind, place, subject)
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object]) -> Asking:
-        """Ask the one question."""
-        return _Asking(self, self._questions.begin(kind, rests))
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
+        """Ask the one question, here."""
+        return _Asking(self, self._questions.begin(kind, rests, None))
 
     def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
         self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
@@ -85,6 +87,41 @@ class CellForm:
         """It is over; leave that in its place."""
         self._publish(left, {}, update=True)
         self._widget.end()
+
+
+class WaitingLine:
+    """A line in the output of the cell that waits for an answer in the panel. Nothing is left of it.
+
+    Args:
+        publisher: The shell's, of displays.
+        place: Where the user waits.
+    """
+
+    def __init__(self, publisher: Any, place: Place) -> None:
+        self._publisher = publisher
+        self._display = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._is_over = self._is_shown = False
+        place.post(self._show, _nothing)
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_shown = True
+                self._publish({"text/plain": _WAITING}, update=False)
+
+    def remove(self) -> None:
+        """The question was answered or withdrawn; from any thread."""
+        with self._lock:
+            if self._is_shown and not self._is_over:
+                self._publish({}, update=True)
+            self._is_over = True
+
+    def _publish(self, data: dict[str, Any], *, update: bool) -> None:
+        self._publisher.publish(data, {}, transient={"display_id": self._display}, update=update)
+
+
+def _nothing() -> None: ...
 
 
 class _Asking:

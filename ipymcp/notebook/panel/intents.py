@@ -160,6 +160,7 @@ async def _history(panel: Panel, view: View, message: Message) -> list[Message]:
     )
     rows = [
         {
+            "id": entry.id,
             "time": entry.time,
             "duration": entry.duration,
             "caller": entry.caller,
@@ -167,6 +168,7 @@ async def _history(panel: Panel, view: View, message: Message) -> list[Message]:
             "tool": entry.tool,
             "sent": entry.sent,
             "received": entry.received,
+            "outcome": entry.outcome,
             "error": visible(entry.error),
         }
         for entry in entries

@@ -68,7 +68,7 @@ class LogReader:
             return None
         log = session.log
         total = self._numbers.first(self._server, log) + log.total
-        unread = len(log) if self._last is None or self._last > total else total - self._last
+        unread = log.total if self._last is None or self._last > total else total - self._last
         self._last = total
         lines = log.tail(min(unread, _MOST_LINES))
         shown: list[Message] = []

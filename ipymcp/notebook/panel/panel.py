@@ -24,11 +24,13 @@ from ipymcp.notebook.panel.view import View
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ipymcp.notebook.panel.form import WaitingLine
     from ipymcp.notebook.panel.intents import Act
     from ipymcp.notebook.panel.permissions import Mode
     from ipymcp.notebook.panel.view import Carrier
     from ipymcp.notebook.panel.widget import PanelWidget
     from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.places import Place
     from ipymcp.tools.face import Mcp
 
 __all__ = ["Panel", "Surroundings"]
@@ -48,6 +50,7 @@ class Surroundings(Struct, frozen=True):
         kernel: Names the kernel's life: another one is another kernel.
         has_control: Whether views may speak by the control channel too.
         has_visitors: Whether the people at the page are strangers to the notebook, as under Voilà.
+        wait_for_panel: Says in a cell that it waits for an answer in the panel.
     """
 
     mode: Callable[[], Mode]
@@ -55,6 +58,7 @@ class Surroundings(Struct, frozen=True):
     kernel: str
     has_control: bool = False
     has_visitors: bool = False
+    wait_for_panel: Callable[[Place], WaitingLine] | None = None
 
 
 class Panel:

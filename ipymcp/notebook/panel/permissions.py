@@ -20,7 +20,7 @@ __all__ = ["Mode", "Permissions"]
 Mode: TypeAlias = Literal["full", "run", "view"]
 _VIEW: Final = frozenset({"logs", "tools", "tool", "history"})
 _RUN: Final = frozenset(
-    {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "expand", "answer"},
+    {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "answer"},
 )
 _VISITORS_LACK: Final = frozenset({"logs", "code"})
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})

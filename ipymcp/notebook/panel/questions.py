@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from ipymcp.notebook.panel.form import WaitingLine
     from ipymcp.notebook.panel.messages import Message
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.notebook.panel.permissions import Permissions
@@ -79,9 +80,14 @@ class PanelQuestions:
         carriers = [view.carrier for view in [*self._panel.views] if view.can_answer(kind)]
         return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object]) -> Asking:
-        """Ask a question."""
-        return _Asking(self, kind, rests)
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
+        """Ask a question; where a cell waits for it, it says so."""
+        return _Asking(self, kind, rests, place)
+
+    def wait_in(self, place: Place | None) -> WaitingLine | None:
+        """Say in a cell that it waits for an answer in the panel."""
+        wait = self._panel.surroundings.wait_for_panel
+        return wait(place) if wait is not None and place is not None else None
 
     def answered(self, question: str, message: Message, permissions: Permissions) -> Any:
         """A view answers, on the background loop.
@@ -141,12 +147,17 @@ class _Asking:
         questions: Where it is shown.
         kind: What it is about.
         rests: Called once it only waits for a browser.
+        place: Where the user waits for it.
     """
 
-    def __init__(self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object]) -> None:
+    def __init__(
+        self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object], place: Place | None
+    ) -> None:
         self._questions = questions
         self._kind: QuestionKind = kind
         self._rests = rests
+        self._place = place
+        self._waiting: WaitingLine | None = None
         self._asked: _Open | None = None
         self._is_withdrawn = False
 
@@ -157,6 +168,8 @@ class _Asking:
     def withdraw(self) -> None:
         """Nobody wants to know any more; from any thread."""
         self._is_withdrawn = True  # before it looks what is asked: what is put after that looks here
+        if self._waiting is not None:
+            self._waiting.remove()
         if self._asked is not None:
             self._questions.close(self._asked, None)
 
@@ -272,8 +285,12 @@ class _Asking:
             "server": server,
             "kind": self._kind,
         }
+        if self._waiting is None and "card" not in row:
+            self._waiting = self._questions.wait_in(self._place)
         asked = self._asked = self._questions.put(row | shown, read)
         if self._is_withdrawn:
+            if self._waiting is not None:
+                self._waiting.remove()
             self._questions.close(asked, None)
         return asked
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.config.secrecy import masked, masked_args
+from ipymcp.notebook.panel.hints import panel_hint
 from ipymcp.notebook.panel.messages import finite
 from ipymcp.policy.rules import hints
 from ipymcp.protocol import wire
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.errors import McpError
     from ipymcp.notebook.panel.messages import Message
+    from ipymcp.policy.policy import Policy
+    from ipymcp.policy.rules import Decision
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.catalog import ToolEntry
@@ -58,7 +61,7 @@ def server_row(session: ServerSession, alias: str, disabled: int) -> Message:
         "era": client.era.kind if client else None,
         "version": _version(client),
         "where": where(definition),
-        "source": visible(str(definition.source)),
+        "source": visible(definition.source.file or "this notebook"),
         "since": session.connected_since if client else None,
         "pid": session.pid if client else None,
         "calls": session.calls,
@@ -81,8 +84,8 @@ def where(definition: ServerDefinition) -> str:
 
 def problem(error: McpError) -> Message:
     """A fault, and what mends it."""
-    hint = visible(error.hint) if error.hint else None
-    return {"message": visible(error.message), "hint": hint, "type": type(error).__name__}
+    hint = panel_hint(error)
+    return {"message": visible(error.message), "hint": hint and visible(hint), "type": type(error).__name__}
 
 
 def call_row(call: Call[Any], where: str) -> Message:
@@ -133,11 +136,18 @@ def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: li
         "title": _text(definition.title, _LONGEST_ABOUT),
         "description": _text(definition.description, _LONGEST_ABOUT),
         "badges": badges,
-        "decision": policy.verdict(entry, session.rights, "user").decision,
+        "decision": _decision(policy, entry, session),
         "disabled": policy.filters.forbidding(entry) is not None,
         "changed": host.guard.pinning.has_changed(session.rights.digest, entry.name),
         "findings": findings[:_MOST_FINDINGS],
     }
+
+
+def _decision(policy: Policy, entry: ToolEntry, session: ServerSession) -> Decision:
+    """What the policy says of a person's own call; of a tool that is switched off, what it would say."""
+    if policy.filters.forbidding(entry) is None:
+        return policy.verdict(entry, session.rights, "user").decision
+    return policy.rules(entry, session.rights, "user")[-1].decision
 
 
 def tool_details(host: Host, session: ServerSession, entry: ToolEntry) -> Message:

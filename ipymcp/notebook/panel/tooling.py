@@ -15,6 +15,7 @@ from ipymcp.runtime.names import nearest
 from ipymcp.text import visible
 from ipymcp.tools.prompts import prompt
 from ipymcp.tools.resources import Resource
+from ipymcp.tools.templates import expand, template_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ipymcp.notebook.panel.panel import Panel
     from ipymcp.notebook.panel.view import View
+    from ipymcp.protocol.wire import TemplateDefinition
     from ipymcp.runtime.calls import Call
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.server import ServerSession
@@ -128,15 +130,36 @@ async def _resources(panel: Panel, view: View, message: Message) -> Message:
     ]
     return {
         "resources": resources,
-        "templates": [{**_about(one), "template": one.uriTemplate} for one in catalog.templates.values()],
+        "templates": [
+            {**_about(one), "template": one.uriTemplate, "parameters": _parameters(session.name, one)}
+            for one in catalog.templates.values()
+        ],
     }
+
+
+def _parameters(server: str, definition: TemplateDefinition) -> list[Message]:
+    return [{"name": each.name, "required": each.required} for each in template_schema(server, definition).parameters]
 
 
 async def _read(panel: Panel, view: View, message: Message) -> Message:
     session = panel.host.find(text(message, "server"))
     await _wake(session, panel, view)
-    result = await Resource(panel.host, session.name, text(message, "uri")).read.aio()
+    if message.get("template") is None:
+        uri = text(message, "uri")
+    else:
+        uri = await _expanded(session, text(message, "template"), _arguments(message))
+    result = await Resource(panel.host, session.name, uri).read.aio()
     return await _kept(panel, view, panel.host.number(), result, preview)
+
+
+async def _expanded(session: ServerSession, written: str, arguments: Message) -> str:
+    """The address that a template of a server comes to (RFC 6570)."""
+    catalog = await session.offers.look("templates")
+    definition = next((one for one in catalog.templates.values() if one.uriTemplate == written), None)
+    if definition is None:
+        raise UnknownName(f"there is no template {written!r}", server=session.name)
+    schema = template_schema(session.name, definition)
+    return expand(definition, schema.check(arguments))
 
 
 async def _prompts(panel: Panel, view: View, message: Message) -> list[Message]:

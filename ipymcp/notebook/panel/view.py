@@ -69,6 +69,7 @@ class View:
         self._bytes = 0
         self._intents: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
+        self._calls_over = panel.host.history.added
         self.logs: dict[str, LogReader] = {}
         """The logs it follows, by server."""
 
@@ -166,7 +167,8 @@ class View:
 
     def look(self) -> None:
         """There may be something new; at most ten times a second."""
-        if self.is_greeted and (self._picture.is_old or any(map(_has_news, self.logs.values()))):
+        has_history = self._calls_over != self._panel.host.history.added
+        if self.is_greeted and (self._picture.is_old or has_history or any(map(_has_news, self.logs.values()))):
             self._wake.set()
 
     async def run(self) -> None:
@@ -186,6 +188,10 @@ class View:
     async def _send_update(self) -> None:
         if update := self._picture.update(self.permissions):
             await self.carrier.carry(*ready(update))
+        over = self._panel.host.history.added
+        if over != self._calls_over:
+            self._calls_over = over
+            await self.carrier.carry(*ready({"kind": "history", "over": over}))
         for server, reader in [*self.logs.items()]:
             if lines := reader.read():
                 await self.carrier.carry(*ready({"kind": "log", "server": server, **lines}))

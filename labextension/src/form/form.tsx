@@ -66,6 +66,10 @@ export function SchemaForm(props: FormProps): JSX.Element {
     setAsJson(!asJson);
     setValue((old: Value) => argumentsOf(old, schema));
   }, [asJson, schema]);
+  const titles = (name: string): string | null => {
+    const property = field.properties.find((each) => each.name === name);
+    return property ? fieldOf(property.schema, schema).title : null;
+  };
   const isEmpty = field.kind === "object" && !field.properties.length && field.rest === null;
   return (
     <FormContext.Provider value={full}>
@@ -92,7 +96,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
             </button>
           </div>
         )}
-        <Complaints errors={errors} />
+        <Complaints errors={errors} titleOf={titles} />
         {asJson ? (
           <JsonInput
             id={`${prefix}-json`}
@@ -127,14 +131,20 @@ function topOf(schema: Schema): Extract<Field, { kind: "object" }> {
 const MOST = 20;
 
 /** All that the kernel finds wrong, announced; also what belongs to a field that is not drawn. */
-function Complaints({ errors }: { errors: ArgumentError[] }): JSX.Element {
+function Complaints({
+  errors,
+  titleOf,
+}: {
+  errors: ArgumentError[];
+  titleOf(name: string): string | null;
+}): JSX.Element {
   return (
     <div role="alert">
       {errors.length > 0 && (
         <ul class="mcp-complaints">
           {errors.slice(0, MOST).map(({ path, message }, index) => (
             <li key={index}>
-              {path.length > 0 && <code>{visible(pathText(path))}</code>} {visible(message)}
+              {path.length > 0 && <Place path={path} titleOf={titleOf} />} {visible(message)}
             </li>
           ))}
           {errors.length > MOST && <li>and {errors.length - MOST} more</li>}
@@ -142,6 +152,13 @@ function Complaints({ errors }: { errors: ArgumentError[] }): JSX.Element {
       )}
     </div>
   );
+}
+
+/** The field that an error is about, by the label that the form has for it. */
+function Place({ path, titleOf }: { path: ArgumentError["path"]; titleOf(name: string): string | null }): JSX.Element {
+  const [first] = path;
+  const title = path.length === 1 && typeof first === "string" ? titleOf(first) : null;
+  return title ? <strong>{visible(title)}</strong> : <code>{visible(pathText(path))}</code>;
 }
 
 function focusFirst(form: HTMLFormElement | null, errors: ArgumentError[]): void {

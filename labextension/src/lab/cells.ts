@@ -2,22 +2,18 @@
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { NotebookActions } from "@jupyterlab/notebook";
-import { placed } from "./placing";
 
-/** Put lines into the active cell, at its cursor, on lines of their own; into a new cell where that one is no code. */
+/** Put lines into the active cell where that is empty, else into a new one below it. */
 export async function insertCode({ content }: NotebookPanel, text: string): Promise<"inserted"> {
-  if (content.activeCell?.model.type !== "code" || content.activeCell.model.getMetadata("editable") === false) {
-    NotebookActions.insertBelow(content);
-  }
+  const active = content.activeCell?.model;
+  const isFree = active?.type === "code" && active.getMetadata("editable") !== false;
+  if (!isFree || active.sharedModel.getSource().trim() !== "") NotebookActions.insertBelow(content);
   const cell = content.activeCell;
   if (!cell) return "inserted";
   await cell.ready;
   const { editor, model } = cell;
-  const source = model.sharedModel.getSource();
-  const at = editor ? editor.getOffsetAt(editor.getCursorPosition()) : source.length;
-  const { start, end, inserted } = placed(source, at, text);
-  model.sharedModel.updateSource(start, end, inserted);
-  editor?.setCursorPosition(editor.getPositionAt(start + inserted.length) ?? { line: 0, column: 0 });
+  model.sharedModel.setSource(text);
+  editor?.setCursorPosition(editor.getPositionAt(text.length) ?? { line: 0, column: 0 });
   content.activate();
   return "inserted";
 }

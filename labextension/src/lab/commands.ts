@@ -17,8 +17,8 @@ import type { NotebookView } from "./notebook";
 export interface Surroundings {
   /** The active notebook's; null where there is none. */
   current(): NotebookView | null;
-  /** Bring the sidebar to the front. */
-  open(): void;
+  /** Bring the sidebar to the front, and the focus into it: to what a selector finds, or to its tabs. */
+  open(focus?: string): void;
 }
 
 type Act = (model: PanelModel) => unknown;
@@ -69,7 +69,7 @@ export function addCommands(app: JupyterFrontEnd, surroundings: Surroundings): s
     label: "Open MCP Panel",
     caption: "Show the MCP servers of the active notebook",
     icon,
-    execute: open,
+    execute: () => open(),
   });
   app.commands.addCommand("ipymcp:load-extension", {
     label: "Load ipymcp in This Notebook",
@@ -153,7 +153,7 @@ async function cancel(model: PanelModel): Promise<void> {
   if (call) await model.ask("cancel", { call: call.id });
 }
 
-function logs(open: () => void): Command {
+function logs(open: Surroundings["open"]): Command {
   return {
     id: "ipymcp:logs",
     label: "Show Logs of MCP Server\u2026",
@@ -169,10 +169,10 @@ function logs(open: () => void): Command {
   };
 }
 
-function showing(view: ViewName, label: string, open: () => void): Command {
+function showing(view: ViewName, label: string, open: Surroundings["open"]): Command {
   const act = (model: PanelModel): void => {
     model.show(view);
-    open();
+    open(view === "tools" ? "[type=search]" : undefined);
   };
   return { id: `ipymcp:show-${view}`, label, caption: label, fits: () => true, act };
 }

@@ -55,7 +55,12 @@ async function activate(
   const sidebar = new Sidebar();
   const open = (): void => app.shell.activateById(SIDEBAR);
 
-  const ids = addCommands(app, { current: () => views.current, open });
+  const enter = (focus?: string): void => {
+    open();
+    sidebar.focusInside(focus);
+  };
+
+  const ids = addCommands(app, { current: () => views.current, open: enter });
   for (const command of ids) palette?.addItem({ command, category: CATEGORY });
   views.currentChanged.connect((_, view) => sidebar.showNotebook(view));
   sidebar.showNotebook(views.current);

@@ -2,33 +2,45 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Call, HistoryRow } from "../protocol";
 import { callsOf } from "../store";
-import { bytes, clock, count, line } from "../text";
+import { bytes, clock, count, line, visible } from "../text";
 import { useLoaded, useSelect } from "./context";
 import { CallProgress, ProblemBox, seconds } from "./parts";
 import { Rows } from "./rows";
 
 const CALLERS = { user: "", model: "by a model", app: "by an app" };
 const MOST = 500;
+/** Between two looks at the history, in milliseconds. */
+const PACE = 150;
+const OUTCOMES = { succeeded: "", failed: "failed", cancelled: "cancelled" };
 
 /** What runs, and what ran. */
 export function CallsView({ active }: { active: boolean }): JSX.Element {
   const all = useSelect((state) => state.calls);
-  const results = useSelect((state) => state.results);
+  const over = useSelect((state) => state.over);
   const calls = callsOf({ calls: all, servers: {}, questions: {} });
   const [failed, setFailed] = useState(false);
-  const [chosen, setChosen] = useState(-1);
+  const [chosen, setChosen] = useState<number | null>(null);
   const { value, problem, reload } = useLoaded(
     "history",
     active ? { limit: MOST, ...(failed && { failed }) } : null,
     `history ${failed}`,
   );
-  const seen = useRef(results);
+  const seen = useRef(over);
   useEffect(() => {
-    if (active && seen.current !== results) reload();
-    seen.current = results;
-  }, [active, results, reload]);
-  const rows = value ?? [];
-  const row = rows[chosen];
+    if (!active || seen.current === over) return;
+    // Of a thousand calls a second the history is asked for a few times.
+    const timer = setTimeout(() => {
+      seen.current = over;
+      reload();
+    }, PACE);
+    return () => clearTimeout(timer);
+  }, [active, over, reload]);
+  // While a newer list is on its way the old one stays: no flicker.
+  const last = useRef<HistoryRow[]>([]);
+  if (value) last.current = value;
+  const rows = value ?? last.current;
+  const index = rows.findIndex((each) => each.id === chosen);
+  const row = rows[index];
   return (
     <div class="mcp-view">
       <section class="mcp-running" aria-label="Running calls">
@@ -53,12 +65,16 @@ export function CallsView({ active }: { active: boolean }): JSX.Element {
         count={rows.length}
         height={24}
         label="History"
-        selected={chosen}
-        onSelect={(index) => setChosen(index === chosen ? -1 : index)}
+        selected={index}
+        onSelect={(at) => setChosen(at === index ? null : (rows[at]?.id ?? null))}
         empty={value ? "No calls yet." : ""}
-        draw={(index) => rows[index] && <HistoryLine row={rows[index]} />}
+        draw={(at) => rows[at] && <HistoryLine row={rows[at]} />}
       />
-      <div class="mcp-about-row">{row && <HistoryDetail row={row} />}</div>
+      {row && (
+        <section class="mcp-about-row" tabIndex={0} aria-label="The chosen call">
+          <HistoryDetail row={row} />
+        </section>
+      )}
     </div>
   );
 }
@@ -79,8 +95,8 @@ function HistoryLine({ row }: { row: HistoryRow }): JSX.Element {
     <>
       <span class="mcp-dim mcp-figure">{clock(row.time)}</span>
       <span class="mcp-ellipsis mcp-grow">{line(`${row.server}.${row.tool}`)}</span>
-      <span class={row.error ? "mcp-marks mcp-tone-bad" : "mcp-marks mcp-dim"}>
-        {row.error ? "failed" : seconds(row.duration)}
+      <span class={row.outcome === "failed" ? "mcp-marks mcp-tone-bad" : "mcp-marks mcp-dim"}>
+        {OUTCOMES[row.outcome] || seconds(row.duration)}
       </span>
     </>
   );
@@ -89,11 +105,14 @@ function HistoryLine({ row }: { row: HistoryRow }): JSX.Element {
 function HistoryDetail({ row }: { row: HistoryRow }): JSX.Element {
   return (
     <>
+      <h3>{line(`${row.server}.${row.tool}`)}</h3>
       <div class="mcp-dim">
         {new Date(row.time * 1000).toLocaleString()} · {seconds(row.duration)} · {bytes(row.sent)} sent,{" "}
         {bytes(row.received)} received {CALLERS[row.caller as Call["caller"]] ?? ""}
       </div>
-      {row.error && <div class="mcp-tone-bad">{line(row.error)}</div>}
+      {row.error && (
+        <div class={row.outcome === "failed" ? "mcp-prose mcp-tone-bad" : "mcp-prose"}>{visible(row.error)}</div>
+      )}
     </>
   );
 }

@@ -28,8 +28,14 @@ export function ListAndDetail({ list, detail, subject, hint, onBack }: Props): J
     onBack();
     setTimeout(() => pair.current?.querySelector<HTMLElement>("[role=listbox]")?.focus());
   };
+  const keys = (event: KeyboardEvent): void => {
+    if (event.key !== "Escape" || detail === null || event.defaultPrevented) return;
+    event.preventDefault();
+    event.stopPropagation();
+    goBack();
+  };
   return (
-    <div class={detail === null ? "mcp-pair" : "mcp-pair mcp-chosen"} ref={pair}>
+    <div class={detail === null ? "mcp-pair" : "mcp-pair mcp-chosen"} ref={pair} onKeyDown={keys}>
       <div class="mcp-list">{list}</div>
       <div class="mcp-detail" ref={pane}>
         {detail === null ? (

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LogLine } from "../protocol";
 import { serversOf } from "../store";
-import { clock, count, line } from "../text";
+import { clock, count, counted, line } from "../text";
 import { usePanel, useSelect } from "./context";
 import { Button, ServerSelect } from "./parts";
 import { Stream } from "./rows";
@@ -21,7 +21,7 @@ const LEVELS: { [level: string]: number } = {
   alert: 3,
   emergency: 3,
 };
-const FILTERS = ["everything", "info and above", "warnings", "errors"];
+const FILTERS = ["all levels", "info and above", "warnings", "errors"];
 const rank = (level: string): number => LEVELS[level.toLowerCase()] ?? 1;
 const TONES = ["mcp-dim", "", "mcp-tone-ask", "mcp-tone-bad"];
 
@@ -138,8 +138,8 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
         </Button>
         <span class="mcp-space" />
         <span class="mcp-dim mcp-figure">
-          {count(rows.length)}
-          {log.dropped > 0 && ` (${count(log.dropped)} gone)`}
+          {counted(rows.length, "line")}
+          {log.dropped > 0 && `, ${count(log.dropped)} earlier not shown`}
         </span>
       </div>
       <Stream

@@ -5,7 +5,7 @@ import { useCallback, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import { argumentsOf } from "../form/values";
-import type { JsonObject, Preview, Problem, Prompt, Server } from "../protocol";
+import type { JsonObject, Preview, Problem, Prompt, Resource, Server } from "../protocol";
 import { problemOf, serversOf } from "../store";
 import { bytes, line, visible } from "../text";
 import { useLoaded, useMay, usePanel, useSelect } from "./context";
@@ -97,6 +97,12 @@ function Nothing({ what }: { what: string }): JSX.Element {
   return <p class="mcp-none">{`No server that is ready offers ${what}.`}</p>;
 }
 
+/** A resource, or a template of some. */
+interface Row extends Resource {
+  template: boolean;
+  parameters?: { name: string; required: boolean }[];
+}
+
 export function ResourcesView(): JSX.Element {
   const offering = useOffering("resources");
   const { server } = offering;
@@ -108,15 +114,9 @@ export function ResourcesView(): JSX.Element {
   const fetched = useFetched();
   if (!server) return <Nothing what="resources" />;
   if (!may) return <p class="mcp-none">This panel can only look at servers, tools and logs.</p>;
-  const rows = [
+  const rows: Row[] = [
     ...(value?.resources ?? []).map((each) => ({ ...each, template: false })),
-    ...(value?.templates ?? []).map((each) => ({
-      ...each,
-      uri: each.template,
-      template: true,
-      mime: null,
-      size: null,
-    })),
+    ...(value?.templates ?? []).map((each) => ({ ...each, uri: each.template, template: true })),
   ];
   const chosen = rows.find((each) => each.uri === uri) ?? null;
   const list = (
@@ -144,12 +144,22 @@ export function ResourcesView(): JSX.Element {
       <h3>{line(chosen.title ?? chosen.name)}</h3>
       {chosen.description && <div class="mcp-prose">{visible(chosen.description)}</div>}
       {chosen.size != null && <div class="mcp-dim">{bytes(chosen.size)}</div>}
-      <Address
-        key={chosen.uri}
-        uri={chosen.uri}
-        busy={fetched.busy}
-        onRead={(address) => void fetched.wait(model.ask("read", { server, uri: address }))}
-      />
+      {chosen.parameters ? (
+        <Parameters
+          key={chosen.uri}
+          template={chosen.uri}
+          parameters={chosen.parameters}
+          busy={fetched.busy}
+          onRead={(values) => void fetched.wait(model.ask("read", { server, template: chosen.uri, arguments: values }))}
+        />
+      ) : (
+        <Address
+          key={chosen.uri}
+          uri={chosen.uri}
+          busy={fetched.busy}
+          onRead={(address) => void fetched.wait(model.ask("read", { server, uri: address }))}
+        />
+      )}
       {fetched.problem && <ProblemBox problem={fetched.problem} />}
       {fetched.preview && <PreviewView preview={fetched.preview} label={chosen.name} />}
     </div>
@@ -165,7 +175,32 @@ export function ResourcesView(): JSX.Element {
   );
 }
 
-/** The address to read; a template's variables are typed into it. */
+/** A field for each parameter of a template; the kernel makes the address of them. */
+function Parameters(props: {
+  template: string;
+  parameters: { name: string; required: boolean }[];
+  busy: boolean;
+  onRead(values: JsonObject): void;
+}): JSX.Element {
+  const [schema] = useState(() => textsOf(props.parameters));
+  const [form, setForm] = useState<FormState>({ value: {}, broken: false });
+  const changed = useCallback((state: FormState) => setForm(state), []);
+  const read = (): void => {
+    if (!props.busy && !form.broken) props.onRead(argumentsOf(form.value, schema));
+  };
+  return (
+    <>
+      <code>{line(props.template)}</code>
+      <SchemaForm schema={schema} errors={NO_ERRORS} onChange={changed} onSubmit={read} empty="It takes no parameters.">
+        <Button primary busy={props.busy} onClick={read}>
+          Read
+        </Button>
+      </SchemaForm>
+    </>
+  );
+}
+
+/** The address to read. */
 function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri: string): void }): JSX.Element {
   const [typed, setTyped] = useState(uri);
   return (
@@ -183,23 +218,23 @@ function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri
         spellcheck={false}
         onInput={(event) => setTyped(event.currentTarget.value)}
       />
-      <Button disabled={busy} onClick={() => onRead(typed)}>
+      <Button busy={busy} onClick={() => onRead(typed)}>
         Read
       </Button>
     </form>
   );
 }
 
-/** A prompt's arguments are texts, all of them. */
-function schemaOf(prompt: Prompt): JsonObject {
-  const properties = prompt.arguments.map(({ name, description }) => [
+/** The arguments of a prompt, and the parameters of a template, are texts, all of them. */
+function textsOf(parameters: Prompt["arguments"]): JsonObject {
+  const properties = parameters.map(({ name, description }) => [
     name,
     { type: "string", description: description ?? "" },
   ]);
   return {
     type: "object",
     properties: Object.fromEntries(properties) as JsonObject,
-    required: prompt.arguments.filter((each) => each.required).map((each) => each.name),
+    required: parameters.filter((each) => each.required).map((each) => each.name),
   };
 }
 
@@ -236,7 +271,7 @@ export function PromptsView(): JSX.Element {
 
 function PromptDetail({ server, prompt }: { server: string; prompt: Prompt }): JSX.Element {
   const { model } = usePanel();
-  const [schema] = useState(() => schemaOf(prompt));
+  const [schema] = useState(() => textsOf(prompt.arguments));
   const [form, setForm] = useState<FormState>({ value: {}, broken: false });
   const changed = useCallback((state: FormState) => setForm(state), []);
   const fetched = useFetched();
@@ -256,7 +291,7 @@ function PromptDetail({ server, prompt }: { server: string; prompt: Prompt }): J
       <h3>{line(prompt.title ?? prompt.name)}</h3>
       {prompt.description && <div class="mcp-prose">{visible(prompt.description)}</div>}
       <SchemaForm schema={schema} errors={NO_ERRORS} onChange={changed} onSubmit={get} empty="It takes no arguments.">
-        <Button primary disabled={fetched.busy} onClick={get}>
+        <Button primary busy={fetched.busy} onClick={get}>
           Get
         </Button>
       </SchemaForm>

@@ -40,6 +40,16 @@ export function StateMark({ state }: { state: ServerState }): JSX.Element {
   );
 }
 
+const RANKS: { [kind: string]: number } = { danger: 2, neutral: 1, safe: 0 };
+
+/** The one that a user must not miss, where there is room for one alone. */
+export function worst(badges: Badge[]): Badge[] {
+  const [first, ...others] = badges;
+  if (!first) return [];
+  const rank = ({ kind }: Badge): number => RANKS[kind] ?? 1;
+  return [others.reduce((found, each) => (rank(each) > rank(found) ? each : found), first)];
+}
+
 export function Badges({ badges }: { badges: Badge[] }): JSX.Element {
   return (
     <>
@@ -79,14 +89,23 @@ interface ButtonProps {
   primary?: boolean;
   quiet?: boolean;
   disabled?: boolean;
+  /** It does nothing for now, and keeps the focus. */
+  busy?: boolean;
   label?: string;
   danger?: boolean;
 }
 
-export function Button({ onClick, children, primary, quiet, disabled, label, danger }: ButtonProps): JSX.Element {
+export function Button({ onClick, children, primary, quiet, disabled, busy, label, danger }: ButtonProps): JSX.Element {
   const kind = primary ? " mcp-primary" : danger ? " mcp-danger" : quiet ? " mcp-quiet" : "";
   return (
-    <button type="button" class={`mcp-button${kind}`} disabled={disabled ?? false} aria-label={label} onClick={onClick}>
+    <button
+      type="button"
+      class={`mcp-button${kind}`}
+      disabled={disabled ?? false}
+      aria-disabled={busy === true ? true : undefined}
+      aria-label={label}
+      onClick={busy === true ? undefined : onClick}
+    >
       {children}
     </button>
   );

@@ -2,8 +2,9 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Preview } from "../protocol";
 import { sanitised } from "../sanitise";
+import { isVisitor } from "../store";
 import { bytes, line, visible, webAddress } from "../text";
-import { usePanel } from "./context";
+import { usePanel, useSelect } from "./context";
 import { Button, Disclosure, Lines } from "./parts";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]);
@@ -12,6 +13,7 @@ const LONGEST = 200_000;
 /** What a call, a resource or a prompt gave. */
 export function PreviewView({ preview, label }: { preview: Preview; label: string }): JSX.Element {
   const { services, model } = usePanel();
+  const visitor = useSelect(isVisitor);
   const { text, html, image, json, links, truncated, size, variable } = preview;
   const hasJson = json !== null && json !== undefined;
   const written = hasJson ? JSON.stringify(json, null, 2) : "";
@@ -60,7 +62,7 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
             Copy
           </Button>
         )}
-        {variable && (
+        {variable && !visitor && (
           <Button quiet onClick={() => void services.insertCode(variable)}>
             Insert its name
           </Button>
@@ -90,8 +92,33 @@ export function Link({ uri, name }: { uri: string; name: string }): JSX.Element 
 const SHEET = `
 :host { display: block; overflow: auto; max-height: 400px; font-size: 12px; line-height: 1.45; }
 table { border-collapse: collapse; } th, td { border: 1px solid var(--mcp-line); padding: 2px 6px; text-align: start; vertical-align: top; }
+td { white-space: nowrap; max-width: 280px; overflow: hidden; text-overflow: ellipsis; } td.number { text-align: end; font-variant-numeric: tabular-nums; } td :is(br, p, ul, table) { white-space: normal; }
 th { font-weight: 600; background: var(--mcp-raised); } pre, code { font-family: var(--mcp-mono); font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere; }
 a { color: var(--mcp-link); } img { max-width: 100%; height: auto; } h1, h2, h3, h4, h5, h6 { font-size: 13px; margin: 8px 0 4px; } p { margin: 4px 0; }`;
+
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const PLACES = 6;
+
+/** A table's cell: numbers at the right, with as many places as pandas prints; what does not fit is in its title. */
+function arrange(cell: HTMLTableCellElement): void {
+  const text = (cell.textContent ?? "").trim();
+  if (NUMBER.test(text)) {
+    cell.classList.add("number");
+    const short = rounded(text);
+    if (short === text) return;
+    cell.textContent = short;
+    cell.title = text;
+  } else if (text && !cell.title && !cell.children.length) cell.title = text;
+}
+
+/** A float with too many places, rounded to those that pandas prints. */
+export function rounded(text: string): string {
+  const places = /\.(\d+)/.exec(text)?.[1]?.length ?? 0;
+  const value = Number(text);
+  if (places <= PLACES || !Number.isFinite(value)) return text;
+  const size = Math.abs(value);
+  return size !== 0 && (size < 1e-4 || size >= 1e16) ? value.toExponential(PLACES) : value.toFixed(PLACES);
+}
 
 /** Apart from the page: its styles do not reach in, nor what is in it out. */
 function Html({ html, label }: { html: string; label: string }): JSX.Element {
@@ -101,7 +128,9 @@ function Html({ html, label }: { html: string; label: string }): JSX.Element {
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
     const style = document.createElement("style");
     style.textContent = SHEET;
-    root.replaceChildren(style, sanitised(html));
+    const fragment = sanitised(html);
+    for (const cell of fragment.querySelectorAll("td")) arrange(cell);
+    root.replaceChildren(style, fragment);
   }, [html]);
   return <div ref={host} class="mcp-html" tabIndex={0} role="region" aria-label={label} />;
 }

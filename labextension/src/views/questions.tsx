@@ -1,7 +1,7 @@
 /** What the kernel wants to know before something goes on. */
 
 import type { JSX } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import { shown } from "../form/schema";
@@ -37,6 +37,27 @@ export function Questions({ prefix }: { prefix: string }): JSX.Element {
       {question && <Dialog key={question.id} question={question} more={others.length} prefix={prefix} />}
     </>
   );
+}
+
+/** Milliseconds after a question has pushed what is below it, in which a click is meant for what stood there before. */
+const SETTLING = 400;
+
+/** Gives what keeps clicks from a panel whose layout a question has just changed. */
+export function useSettling(): string {
+  const asked = useSelect((state) => Object.keys(state.questions).join());
+  const before = useRef(asked);
+  const [settling, setSettling] = useState(false);
+  useLayoutEffect(() => {
+    if (before.current === asked) return;
+    before.current = asked;
+    setSettling(true);
+    const timer = setTimeout(() => setSettling(false), SETTLING);
+    return () => {
+      clearTimeout(timer);
+      setSettling(false);
+    };
+  }, [asked]);
+  return settling ? " mcp-settling" : "";
 }
 
 /** A user who writes is not interrupted; one whose focus rests in the panel, or whose cell waits, is led to the question.
@@ -210,7 +231,7 @@ function Wanted({ call }: { call: WantedCall }): JSX.Element {
           {given.map(([name, value]) => [
             <dt key={`${name} name`}>{line(name)}</dt>,
             <dd key={name}>
-              <code class="mcp-clipped">{visible(shown(value))}</code>
+              <Given name={name} value={shown(value)} />
             </dd>,
           ])}
         </dl>
@@ -220,6 +241,21 @@ function Wanted({ call }: { call: WantedCall }): JSX.Element {
     </div>
   );
 }
+
+const SHORT = 200;
+
+/** A value as a whole; a long one scrolls, also by the keyboard. */
+function Given({ name, value }: { name: string; value: string }): JSX.Element {
+  const text = visible(value);
+  return text.length > SHORT || text.includes("\n") ? (
+    <Lines label={`Argument ${line(name)}`} text={text} />
+  ) : (
+    <code>{text}</code>
+  );
+}
+
+/** One line, as it is: a break in it is shown for what it is, and begins no other. */
+const whole = (text: string): string => visible(text).replace(/\n/g, "\u23ce");
 
 function Trust({ question, answer }: { question: TrustQuestion; answer: Answering }): JSX.Element {
   const [servers, setServers] = useState<readonly string[]>([]);
@@ -247,10 +283,10 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
               Run <strong>{line(candidate.name)}</strong>
             </span>
           </label>
-          <Lines label={`What ${line(candidate.name)} is`} text={candidate.lines.map(line).join("\n")} />
+          <Lines label={`What ${line(candidate.name)} is`} text={candidate.lines.map(whole).join("\n")} />
           {candidate.dangers.map((danger) => (
             <p key={danger} class="mcp-warning">
-              {line(danger)}
+              {whole(danger)}
             </p>
           ))}
           {candidate.secrets.map((secret) => (
@@ -327,7 +363,7 @@ function Visit({ question, answer }: { question: VisitQuestion; answer: Answerin
       <p>
         It leads to <strong>{line(question.domain)}</strong>
       </p>
-      <code class="mcp-clipped">{line(question.url)}</code>
+      <Lines label="The whole address" text={line(question.url)} />
       {address === null && <p class="mcp-warning">This is not a web address: it is not opened.</p>}
       <div class="mcp-actions">
         <Button primary disabled={address === null} onClick={open}>

@@ -33,13 +33,15 @@ function useSight(
       return old.top === top && old.high === high ? old : { top, high };
     });
   };
+  // Without rows there is no box to measure.
+  const isEmpty = count === 0;
   useLayoutEffect(() => {
     look();
     if (!box.current || typeof ResizeObserver === "undefined") return;
     const observer = new ResizeObserver(look);
     observer.observe(box.current);
     return () => observer.disconnect();
-  }, []);
+  }, [isEmpty]);
   const first = Math.max(0, Math.min(count - 1, Math.floor(place.top / height)) - MARGIN);
   const last = Math.min(count, Math.ceil((place.top + place.high) / height) + MARGIN);
   return { box, sight: { first, last }, look };
@@ -103,6 +105,7 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
       ref={box}
       onScroll={look}
       onKeyDown={keys}
+      onFocus={() => setCursor((old) => (old < 0 ? 0 : old))}
     >
       <div style={{ height: `${count * height}px` }} role="presentation">
         <div style={{ transform: `translateY(${sight.first * height}px)` }} role="presentation">

@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Server, Verb } from "../protocol";
-import { serversOf } from "../store";
+import { isVisitor, serversOf } from "../store";
 import { bytes, count, counted, line, visible, whole } from "../text";
 import { useAct, useLoaded, useMay, useNow, usePanel, useSelect, useUnique } from "./context";
 import { Button, Disclosure, ProblemBox, StateMark } from "./parts";
@@ -56,7 +56,7 @@ export function ServersView({ go }: { go: Go }): JSX.Element {
         </div>
       )}
       <div class="mcp-scroll">
-        {loading && <Known />}
+        {loading && <Known withDemo />}
         <ul class="mcp-cards" aria-label="Servers">
           {servers.map((server) => (
             <li key={server.name}>
@@ -84,7 +84,7 @@ export function ServerCard({ server, go, open: begin }: { server: Server; go?: G
           class="mcp-caret mcp-card-name"
           aria-expanded={open}
           aria-controls={id}
-          title={line(server.where)}
+          title={server.where ? line(server.where) : undefined}
           onClick={() => setOpen(!open)}
         >
           <span class="mcp-ellipsis">{line(server.name)}</span>
@@ -113,6 +113,7 @@ export function ServerCard({ server, go, open: begin }: { server: Server; go?: G
 function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
   const now = useNow(server.since !== null);
   const full = useMay("start");
+  const logs = useMay("logs");
   const act = useAct();
   const [, ...deeds] = DEEDS[server.state] ?? [];
   const offers = [
@@ -123,10 +124,12 @@ function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
   return (
     <div class="mcp-details">
       <dl class="mcp-facts">
-        <Fact name="Runs">
-          <code>{line(server.where)}</code>
-        </Fact>
-        <Fact name="From">{line(server.source)}</Fact>
+        {server.where && (
+          <Fact name="Runs">
+            <code>{line(server.where)}</code>
+          </Fact>
+        )}
+        {server.source && <Fact name="From">{line(server.source)}</Fact>}
         <Fact name="Transport">
           {[server.transport, server.era, server.lazy && "starts when needed"].filter(Boolean).join(" · ")}
         </Fact>
@@ -153,7 +156,7 @@ function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
       )}
       <div class="mcp-actions">
         {go && <Button onClick={() => go("tools", server.name)}>Tools</Button>}
-        {go && <Button onClick={() => go("logs", server.name)}>Logs</Button>}
+        {go && logs && <Button onClick={() => go("logs", server.name)}>Logs</Button>}
         {full &&
           deeds.map((deed) => (
             <Button
@@ -203,9 +206,10 @@ function Memory({ server }: { server: string }): JSX.Element {
   );
 }
 
-/** What could be loaded. */
-function Known(): JSX.Element {
+/** What could be loaded: of the configuration, and the demo unless that is offered, or loaded, already. */
+function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
   const act = useAct();
+  const servers = useSelect((state) => state.servers);
   const { value, problem, loading, reload } = useLoaded("known", {}, "known");
   const load = async (name: string): Promise<void> => {
     await act("load", { what: [name] });
@@ -215,7 +219,11 @@ function Known(): JSX.Element {
   return (
     <section class="mcp-known" aria-label="Servers that can be loaded" aria-busy={loading}>
       {problem && <ProblemBox problem={problem} />}
-      {value && !known.length && <p class="mcp-dim">All servers of the configuration are loaded.</p>}
+      {value && !known.length && (
+        <p class="mcp-dim">
+          {Object.keys(servers).length ? "No other server is configured." : "No server is configured."}
+        </p>
+      )}
       <ul class="mcp-cards">
         {known.map((server) => (
           <li key={server.name} class="mcp-card-line">
@@ -232,9 +240,11 @@ function Known(): JSX.Element {
             </span>
           </li>
         ))}
-        {!known.some((server) => server.name === "demo") && (
+        {withDemo && !servers["demo"] && !known.some((server) => server.name === "demo") && (
           <li class="mcp-card-line">
-            <span class="mcp-card-name">demo</span>
+            <span class="mcp-card-name">
+              <span class="mcp-ellipsis">demo</span>
+            </span>
             <span class="mcp-dim mcp-ellipsis">comes with ipymcp</span>
             <span class="mcp-deed">
               <Button label="Load demo" onClick={() => void load("demo")}>
@@ -250,9 +260,11 @@ function Known(): JSX.Element {
 
 /** No servers yet: how to begin. */
 function Beginning(): JSX.Element {
-  const { connection, synced } = useSelect((state) => state);
+  const { connection, synced, questions } = useSelect((state) => state);
+  const isAsked = Object.keys(questions).length > 0;
   const { services, model } = usePanel();
   const full = useMay("load");
+  const mayInsert = !useSelect(isVisitor);
   const act = useAct();
   if (!synced) {
     return (
@@ -274,14 +286,14 @@ function Beginning(): JSX.Element {
         </p>
         <p class="mcp-actions">
           {full && (
-            <Button primary onClick={() => void act("load", { what: ["demo"] })}>
+            <Button primary={!isAsked} onClick={() => void act("load", { what: ["demo"] })}>
               Load the demo server
             </Button>
           )}
-          <Button onClick={() => void insert()}>Insert the line</Button>
+          {mayInsert && <Button onClick={() => void insert()}>Insert the line</Button>}
         </p>
       </div>
-      {full && <Known />}
+      {full && <Known withDemo={false} />}
     </div>
   );
 }

@@ -5,11 +5,11 @@ import { VIEWS, mismatch, mode } from "../store";
 import { count, visible } from "../text";
 import { Boundary } from "./boundary";
 import { CallsView, runningNote } from "./calls";
-import { usePanel, useSelect, useUnique } from "./context";
+import { useMay, usePanel, useSelect, useUnique } from "./context";
 import { LogsView } from "./logs";
 import { PromptsView, ResourcesView } from "./offers";
 import { Button, Tabs } from "./parts";
-import { ASKING, Questions } from "./questions";
+import { ASKING, Questions, useSettling } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { ToolsView } from "./tools";
 
@@ -25,13 +25,19 @@ const TITLES: { [Name in ViewName]: string } = {
 /** The whole panel. */
 export function Shell(): JSX.Element {
   const prefix = useUnique();
+  const settling = useSettling();
   const { model } = usePanel();
   const { view: now, tools, logs } = useSelect((state) => state.looking);
   const running = useSelect((state) => runningNote(state.calls));
   // A view is made when it is first looked at, and kept: what was typed stays.
   const visited = useRef(new Set<ViewName>());
   visited.current.add(now);
-  const tabs = VIEWS.map((name) => ({ name, title: TITLES[name], ...(name === "calls" && { note: running }) }));
+  const logsShown = useMay("logs");
+  const tabs = VIEWS.filter((name) => name !== "logs" || logsShown).map((name) => ({
+    name,
+    title: TITLES[name],
+    ...(name === "calls" && { note: running }),
+  }));
   const draw: { [Name in ViewName]: () => JSX.Element } = {
     servers: () => <ServersView go={(view, server) => model.show(view, server)} />,
     tools: () => <ToolsView server={tools} onServer={(server) => model.show("tools", server)} />,
@@ -41,7 +47,7 @@ export function Shell(): JSX.Element {
     logs: () => <LogsView active={now === "logs"} server={logs} onServer={(server) => model.show("logs", server)} />,
   };
   return (
-    <div class="mcp-panel">
+    <div class={`mcp-panel${settling}`}>
       <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />
@@ -68,11 +74,12 @@ export function Shell(): JSX.Element {
 /** One server alone. */
 export function Card({ name }: { name: string }): JSX.Element {
   const prefix = useUnique();
+  const settling = useSettling();
   const server = useSelect((state) => state.servers[name]);
   const connection = useSelect((state) => state.connection);
   const synced = useSelect((state) => state.synced);
   return (
-    <div class="mcp-panel mcp-single">
+    <div class={`mcp-panel mcp-single${settling}`}>
       <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />
@@ -92,8 +99,9 @@ export function Card({ name }: { name: string }): JSX.Element {
 /** What is asked, and nothing else, below the cell that waits for it. */
 export function Asking(): JSX.Element {
   const prefix = useUnique();
+  const settling = useSettling();
   return (
-    <div class={`mcp-panel mcp-single ${ASKING}`}>
+    <div class={`mcp-panel mcp-single ${ASKING}${settling}`}>
       <Hindrance />
       <Boundary>
         <Questions prefix={prefix} />

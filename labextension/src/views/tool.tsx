@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import type { Value } from "../form/values";
@@ -22,13 +22,17 @@ const ANYTHING: JsonObject = { type: "object" };
 /** One tool: what it does, its form, what it gave. */
 export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; onChange(): void }): JSX.Element {
   const { server, name } = row;
-  const { value, problem } = useLoaded("tool", { server, tool: name }, `${server}\n${name}\n${row.changed}`);
+  const { value, problem } = useLoaded(
+    "tool",
+    { server, tool: name },
+    `${server}\n${name}\n${row.changed}\n${row.disabled}\n${row.decision}`,
+  );
   const tool = value ?? row;
   const full = useMay("enable");
   const mayCall = useMay("call");
   const act = useAct();
   const toggle = async (): Promise<void> => {
-    await act(tool.disabled ? "enable" : "disable", { server, tool: name });
+    await act(row.disabled ? "enable" : "disable", { server, tool: name });
     onChange();
   };
   return (
@@ -47,9 +51,9 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
       {tool.title && tool.title !== name && <div class="mcp-title">{line(tool.title)}</div>}
       <div class="mcp-badges">
         <Badges badges={tool.badges} />
-        {tool.decision !== "allow" && (
-          <span class={tool.decision === "deny" ? "mcp-badge mcp-badge-danger" : "mcp-badge mcp-badge-neutral"}>
-            {tool.decision === "deny" ? "denied by policy" : "asks first"}
+        {row.decision !== "allow" && (
+          <span class={row.decision === "deny" ? "mcp-badge mcp-badge-danger" : "mcp-badge mcp-badge-neutral"}>
+            {row.decision === "deny" ? "denied by policy" : "asks first"}
           </span>
         )}
         {row.disabled && <span class="mcp-badge mcp-badge-neutral">disabled</span>}
@@ -121,6 +125,7 @@ function useLost(waits: boolean, runs: boolean): boolean {
 
 function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled: boolean }): JSX.Element {
   const { model, services } = usePanel();
+  const mayInsert = useMay("code");
   const schema = tool.schema ?? ANYTHING;
   const [form, setForm] = useState<FormState>({ value: draft.value, broken: false });
   const [errors, setErrors] = useState<ArgumentError[]>(NONE);
@@ -151,6 +156,14 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     });
   }, [isLost]);
   const outcome = useRef<HTMLDivElement>(null);
+  const runner = useRef<HTMLElement>(null);
+  const inOutcome = useRef(false);
+  useLayoutEffect(() => {
+    // Cancel goes with the call: the focus goes back to Run.
+    if (isRunning || !inOutcome.current || outcome.current?.contains(document.activeElement)) return;
+    inOutcome.current = false;
+    runner.current?.querySelector<HTMLElement>(".mcp-primary")?.focus();
+  }, [isRunning, running === undefined]);
   const ran = useRef(false);
   useEffect(() => {
     if (!ran.current || !result) return;
@@ -204,7 +217,7 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     setTurn(turn + 1);
   };
   return (
-    <section class="mcp-runner" aria-label={`Run ${line(tool.name)}`}>
+    <section class="mcp-runner" ref={runner} aria-label={`Run ${line(tool.name)}`}>
       <SchemaForm
         key={turn}
         schema={schema}
@@ -219,17 +232,28 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
           </Button>
         }
       >
-        <Button primary disabled={busy || isRunning || disabled} onClick={() => void run()}>
+        <Button primary disabled={disabled} busy={busy || isRunning} onClick={() => void run()}>
           Run
         </Button>
-        <Button disabled={busy} onClick={() => void insert("python")}>
-          Insert as code
-        </Button>
-        <Button disabled={busy} onClick={() => void insert("magic")}>
-          Insert as %mcp line
-        </Button>
+        {mayInsert && (
+          <>
+            <Button busy={busy} onClick={() => void insert("python")}>
+              Insert as code
+            </Button>
+            <Button busy={busy} onClick={() => void insert("magic")}>
+              Insert as %mcp line
+            </Button>
+          </>
+        )}
       </SchemaForm>
-      <div class="mcp-outcome" ref={outcome}>
+      <div
+        class="mcp-outcome"
+        ref={outcome}
+        onFocusIn={() => (inOutcome.current = true)}
+        onFocusOut={(event) => {
+          if (event.relatedTarget !== null) inOutcome.current = false;
+        }}
+      >
         <span class="mcp-unseen" role="status">
           {result ? (result.ok ? "The call succeeded." : "The call failed.") : isRunning ? "The call is running." : ""}
         </span>

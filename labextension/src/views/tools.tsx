@@ -4,7 +4,7 @@ import type { Tool } from "../protocol";
 import { count, line } from "../text";
 import { useLoaded, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
-import { Badges, ProblemBox } from "./parts";
+import { Badges, ProblemBox, worst } from "./parts";
 import { Rows } from "./rows";
 import type { Draft } from "./tool";
 import { ToolView } from "./tool";
@@ -38,6 +38,14 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
     );
   }, [tools, indexed, search, server]);
   const tool = tools.find((each) => keyOf(each) === chosen) ?? null;
+  const keys = (event: KeyboardEvent): void => {
+    const [first] = found;
+    if (!first || (event.key !== "ArrowDown" && event.key !== "Enter")) return;
+    event.preventDefault();
+    if (event.key === "Enter") return setChosen(keyOf(first));
+    const view = (event.currentTarget as HTMLElement).closest(".mcp-list");
+    view?.querySelector<HTMLElement>("[role=listbox]")?.focus();
+  };
   const list = (
     <>
       <div class="mcp-toolbar">
@@ -48,6 +56,7 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
           placeholder="Search the tools"
           value={search}
           onInput={(event) => setSearch(event.currentTarget.value)}
+          onKeyDown={keys}
         />
       </div>
       <div class="mcp-toolbar mcp-slim">
@@ -111,7 +120,7 @@ function ToolRow({ tool }: { tool: Tool }): JSX.Element {
         {tool.disabled ? (
           <span class="mcp-badge mcp-badge-neutral">disabled</span>
         ) : (
-          <Badges badges={tool.badges.slice(0, 1)} />
+          <Badges badges={worst(tool.badges)} />
         )}
       </span>
     </>

@@ -1,6 +1,5 @@
 import { fireEvent, screen } from "@testing-library/preact";
 import { afterEach, expect, test } from "vitest";
-import { placed } from "../../src/lab/placing";
 import type { Standing } from "../../src/lab/standing";
 import { NOT_TRIED, standingOf } from "../../src/lab/standing";
 import { summary } from "../../src/lab/summary";
@@ -125,18 +124,6 @@ test.each([
     "Not a Python kernelipymcp works in Python notebooks; this one's kernel speaks R.",
   ],
 ])("%o", (standing, text) => expect(drawn(standing).text).toBe(text));
-
-test.each([
-  ["", 0, "x"],
-  ["a\nb", 1, "a\nx\nb"],
-  ["a\nb", 3, "a\nb\nx"],
-  ["a\n  \nb", 3, "a\nx\nb"],
-  ["a\n", 2, "a\nx"],
-  ["\nb", 0, "x\nb"],
-])("into %j at %d", (source, at, after) => {
-  const { start, end, inserted } = placed(source, at, "x");
-  expect(source.slice(0, start) + inserted + source.slice(end)).toBe(after);
-});
 
 test("the status bar counts what is ready, and what failed", () => {
   const servers = [server("a"), server("b", { state: "error" }), server("c", { state: "stopped" })];

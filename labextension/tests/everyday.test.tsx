@@ -1,0 +1,242 @@
+import { fireEvent, waitFor, within } from "@testing-library/preact";
+import { describe, expect, test, vi } from "vitest";
+import type { HistoryRow, Question, Tool } from "../src/protocol";
+import { rounded } from "../src/views/preview";
+import { demo } from "./demo";
+import { FakeKernel, server, stateOf, tool } from "./fake";
+import { show, type } from "./screen";
+
+const row = (id: number, given: Partial<HistoryRow> = {}): HistoryRow => ({
+  ...{ id, time: id, duration: 0.5, caller: "user", server: "demo", tool: `t${id}`, sent: 1, received: 1 },
+  ...{ outcome: "succeeded", error: "", ...given },
+});
+
+const form = (id: string): Question => ({
+  ...{ id, kind: "form", type: "fill", server: "demo", title: "demo asks", message: "" },
+  schema: { type: "object", properties: { name: { type: "string", title: "Your name" } }, required: ["name"] },
+});
+
+describe("a tool that is switched off and on", () => {
+  test("goes by what the list says now, as often as one likes", async () => {
+    const state = { disabled: false, decision: "ask" as Tool["decision"] };
+    const flip = (disabled: boolean) => () => {
+      state.disabled = disabled;
+      return null;
+    };
+    const now = (): Tool => tool("demo", "echo", { ...state });
+    const kernel = new FakeKernel(stateOf([server("demo")]), {
+      tools: () => [now()],
+      tool: () => now(),
+      enable: flip(false),
+      disable: flip(true),
+    });
+    const { see, tab, click } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    for (let turn = 0; turn < 2; turn++) {
+      await waitFor(() => click("Disable"));
+      await waitFor(() => click("Enable"));
+    }
+    await waitFor(() => see.getByRole("button", { name: "Disable" }));
+    expect(kernel.intents.filter((each) => each.do === "enable")).toHaveLength(2);
+    expect(see.getByText("asks first")).toBeTruthy();
+    state.decision = "allow";
+    fireEvent.click(see.getByRole("button", { name: "Disable" }));
+    await waitFor(() => expect(see.queryByText("asks first")).toBeNull());
+  });
+
+  test("the list shows the worst that a tool says of itself", async () => {
+    const badges = [
+      { text: "changes things", kind: "neutral" as const },
+      { text: "may destroy", kind: "danger" as const },
+    ];
+    const { see, tab } = await show(
+      new FakeKernel(stateOf([server("demo")]), { tools: () => [tool("demo", "edit", { badges })] }),
+    );
+    tab("Tools");
+    const option = await see.findByRole("option", { name: /edit/ });
+    expect(option.textContent).toBe("demo.editmay destroy");
+  });
+});
+
+describe("the history", () => {
+  test("shows each call as it ends, and keeps the chosen one", async () => {
+    const rows = [row(1)];
+    const kernel = new FakeKernel(stateOf([server("demo")]), { history: () => [...rows].reverse() });
+    const { see, tab } = await show(kernel);
+    tab("Calls");
+    fireEvent.click(await see.findByRole("option", { name: /t1/ }));
+    rows.push(
+      row(2, { outcome: "cancelled", error: "CallCancelled: gone" }),
+      row(3, { outcome: "failed", error: "a\nb" }),
+    );
+    kernel.transport.say({ kind: "history", over: 3 });
+    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
+    const list = see.getByRole("listbox", { name: "History" });
+    expect(
+      within(list)
+        .getAllByRole("option")
+        .map((each) => each.textContent?.slice(8)),
+    ).toEqual(["demo.t3failed", "demo.t2cancelled", "demo.t1" + "0.5 s"]);
+    expect(see.getByRole("option", { selected: true }).textContent).toContain("demo.t1");
+    expect(see.getByRole("region", { name: "The chosen call" }).textContent).toContain("demo.t1");
+    fireEvent.click(see.getByRole("option", { name: /t3/ }));
+    await waitFor(() => expect(see.getByText("a b", { collapseWhitespace: true }).textContent).toBe("a\nb"));
+  });
+});
+
+describe("lists", () => {
+  test("measure themselves once there are rows, not before", async () => {
+    const seen: Element[] = [];
+    const before = globalThis.ResizeObserver;
+    globalThis.ResizeObserver = class {
+      observe = (element: Element): void => void seen.push(element);
+      unobserve = (): void => undefined;
+      disconnect = (): void => undefined;
+    };
+    try {
+      const { see, tab } = await show(demo());
+      tab("Tools");
+      await waitFor(() => see.getAllByRole("option"));
+      expect(seen).toContain(see.getByRole("listbox", { name: "Tools" }));
+    } finally {
+      globalThis.ResizeObserver = before;
+    }
+  });
+});
+
+describe("the keyboard", () => {
+  test("goes from the search box to the list, opens the first, and comes back", async () => {
+    const { see, tab } = await show(demo());
+    tab("Tools");
+    await waitFor(() => see.getAllByRole("option"));
+    const box = see.getByRole("searchbox", { name: "Search the tools" });
+    fireEvent.keyDown(box, { key: "ArrowDown" });
+    expect(document.activeElement).toBe(see.getByRole("listbox", { name: "Tools" }));
+    type(box, "echo");
+    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(1));
+    fireEvent.keyDown(box, { key: "Enter" });
+    const heading = await see.findByRole("heading", { name: /echo/ });
+    fireEvent.keyDown(heading, { key: "Escape" });
+    await waitFor(() => expect(see.queryByRole("heading", { name: /echo/ })).toBeNull());
+    await waitFor(() => expect(document.activeElement).toBe(see.getByRole("listbox", { name: "Tools" })));
+  });
+
+  test("stays on Run while a call runs, and comes back to it from Cancel", async () => {
+    const kernel = new FakeKernel(stateOf([server("demo")]), {
+      tools: () => [tool("demo", "wait")],
+      tool: () => tool("demo", "wait", { schema: { type: "object", properties: {} } }),
+      validate: () => ({ errors: [] }),
+      call: () => ({ call: 9 }),
+    });
+    const { see, tab } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /wait/ }));
+    const run = await see.findByRole("button", { name: "Run" });
+    run.focus();
+    fireEvent.click(run);
+    await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));
+    await waitFor(() => expect(run.getAttribute("aria-disabled")).toBe("true"));
+    expect(document.activeElement).toBe(run);
+    fireEvent.click(run);
+    const call = { id: 9, server: "demo", tool: "wait", caller: "user" as const, started: 1, progress: null };
+    kernel.patch({ calls: { 9: { ...call, where: "panel" } } });
+    const outcome = within(see.getByRole("region", { name: "Run wait" }));
+    (await outcome.findByRole("button", { name: "Cancel demo.wait" })).focus();
+    kernel.transport.say({ kind: "result", call: 9, ok: false, error: { message: "call 9 was cancelled" } });
+    kernel.patch({ calls: { 9: null } });
+    await waitFor(() => expect(document.activeElement).toBe(run));
+    expect(kernel.asked("call")).toHaveLength(1);
+  });
+});
+
+describe("questions", () => {
+  test("keep clicks away from what they have just pushed", async () => {
+    const kernel = demo();
+    const { root } = await show(kernel);
+    const panel = root.querySelector(".mcp-panel");
+    expect(panel?.classList.contains("mcp-settling")).toBe(false);
+    vi.useFakeTimers();
+    try {
+      kernel.patch({ questions: { q1: form("q1") } });
+      await vi.advanceTimersByTimeAsync(10);
+      expect(panel?.classList.contains("mcp-settling")).toBe(true);
+      await vi.advanceTimersByTimeAsync(500);
+      expect(panel?.classList.contains("mcp-settling")).toBe(false);
+      kernel.patch({ questions: { q1: null } });
+      await vi.advanceTimersByTimeAsync(10);
+      expect(panel?.classList.contains("mcp-settling")).toBe(true);
+      await vi.advanceTimersByTimeAsync(500);
+      expect(panel?.classList.contains("mcp-settling")).toBe(false);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("name a field that is wrong by its label", async () => {
+    const kernel = new FakeKernel(stateOf([server("demo")], [form("q1")]), {
+      answer: () => ({ errors: [{ path: ["name"], message: "is missing" }] }),
+    });
+    const { see, click } = await show(kernel);
+    click("Send");
+    await waitFor(() => expect(see.getByText("Your name", { selector: "strong" })).toBeTruthy());
+  });
+
+  test("show all of what they are about, line by line", async () => {
+    const code = Array.from({ length: 300 }, (_, index) => `line_${index}()`).join("\n");
+    const question: Question = {
+      ...{ id: "q1", kind: "approval", type: "approve", server: "notebook", title: "May this be run?", message: "" },
+      answers: ["once", "no"],
+      calls: [{ server: "notebook", tool: "run_python", arguments: { code }, caller: "model", why: "code", hints: "" }],
+    };
+    const { see } = await show(new FakeKernel(stateOf([], [question])));
+    expect(see.getByRole("region", { name: "Argument code" }).textContent).toBe(code);
+  });
+});
+
+describe("visitors", () => {
+  test("are offered no logs, no code and nothing of the machine", async () => {
+    const kernel = demo({ mode: "run", visitor: true });
+    const { see, tab, root } = await show(kernel);
+    expect(see.queryByRole("tab", { name: /Logs/ })).toBeNull();
+    fireEvent.click(see.getByRole("button", { name: "demo" }));
+    expect(see.queryByRole("button", { name: "Logs" })).toBeNull();
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("button", { name: "Run" });
+    expect(root.textContent).not.toContain("Insert");
+  });
+});
+
+test.each([
+  ["41.9876543210123", "41.987654"],
+  ["39.1", "39.1"],
+  ["12", "12"],
+  ["0.0000001234567891", "1.234568e-7"],
+  ["12345678901234567890", "12345678901234567890"],
+])("a number is shown with the places that pandas prints: %s", (text, shown) => expect(rounded(text)).toBe(shown));
+
+test("a template has a field for each parameter, and the kernel makes the address", async () => {
+  const kernel = new FakeKernel(stateOf([server("demo", { resources: 1 })]), {
+    resources: () => ({
+      resources: [],
+      templates: [{ template: "a://{x}", name: "by x", parameters: [{ name: "x", required: true }] }],
+    }),
+    read: () => ({
+      text: "it",
+      html: null,
+      image: null,
+      json: undefined,
+      links: [],
+      truncated: false,
+      size: 2,
+      variable: null,
+    }),
+  });
+  const { see, tab, click } = await show(kernel);
+  tab("Resources");
+  fireEvent.click(await see.findByRole("option", { name: /by x/ }));
+  type(await see.findByRole("textbox", { name: /x/ }), "one");
+  click("Read");
+  await waitFor(() => expect(kernel.asked("read")).toMatchObject([{ template: "a://{x}", arguments: { x: "one" } }]));
+});

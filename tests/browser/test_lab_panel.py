@@ -1,0 +1,144 @@
+"""The sidebar in everyday use: what a person sees of lists, calls and questions, and where the focus goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.notebooks import Notebook
+from tests.browser.places import sidebar
+from tests.environments import ROOT
+
+NAMED = str(ROOT / "tests" / "servers" / "named.py")
+Open = Callable[..., Notebook]
+
+
+def command(page: Page, name: str) -> None:
+    page.evaluate("name => jupyterapp.commands.execute(name)", name)
+
+
+def is_in_sight(button: Locator) -> bool:
+    """Whether nothing lies over the middle of a button."""
+    return bool(
+        button.evaluate(
+            "e => { const r = e.getBoundingClientRect();"
+            " return e.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)); }"
+        )
+    )
+
+
+def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_where_it_waits(
+    open_notebook: Open, work: Path, page: Page
+) -> None:
+    args = [NAMED, '{"name": "a"}', *(f"--option-{number}=value" for number in range(20))]
+    servers = {f"theirs{number}": {"command": sys.executable, "args": args} for number in range(6)}
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    notebook = open_notebook("%load_ext ipymcp", "%mcp load theirs0 theirs1 theirs2 theirs3 theirs4 theirs5")
+    notebook.run(0)
+    panel = sidebar(page)
+    expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
+    notebook.begin(1)
+    question = panel.root.get_by_role("alertdialog")
+    expect(question).to_be_visible()
+    expect(notebook.output(1)).to_contain_text("Waiting for your answer in the MCP panel.")
+    for name in ("Trust what is ticked", "Trust none"):
+        assert is_in_sight(panel.button(name)), name
+    last = question.get_by_role("region").last
+    last.scroll_into_view_if_needed()
+    assert "--option-19=value" in last.inner_text()
+    panel.press("Trust none")
+    expect(question).to_have_count(0)
+    expect(notebook.output(1)).not_to_contain_text("Waiting for your answer")
+
+
+def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_notebook: Open, page: Page) -> None:
+    tools = " ".join(f"'{json.dumps({'name': f'tool_{number:03}'})}'" for number in range(120))
+    notebook = open_notebook(
+        "%load_ext ipymcp",
+        f"%mcp load many -- {sys.executable} {NAMED} {tools}",
+        "for n in range(60): mcp.many.tool_001(path=str(n))",
+        "mcp.many.tool_002(path='x')",
+    )
+    notebook.run(0)
+    panel = sidebar(page)
+    notebook.run(1)
+    view = panel.show("Tools")
+    expect(view.get_by_role("option").first).to_be_visible()
+    assert reaches_the_end(view.get_by_role("listbox"))
+    view = panel.show("Calls")
+    notebook.run(2)
+    expect(view.get_by_role("option").first).to_contain_text("many.tool_001")
+    assert reaches_the_end(view.get_by_role("listbox"))
+    view.get_by_role("option").first.click()
+    chosen = view.get_by_role("region", name="The chosen call")
+    expect(chosen).to_contain_text("many.tool_001")
+    notebook.run(3)
+    expect(view.get_by_role("option").first).to_contain_text("many.tool_002")
+    expect(chosen).to_contain_text("many.tool_001")
+    assert chosen.evaluate("e => e.scrollHeight <= e.clientHeight")
+
+
+def reaches_the_end(rows: Locator) -> bool:
+    """Whether the rows that are drawn fill the list."""
+    return bool(
+        rows.evaluate(
+            "list => [...list.querySelectorAll('[role=option]')].at(-1).getBoundingClientRect().bottom"
+            " >= list.getBoundingClientRect().bottom"
+        )
+    )
+
+
+def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "x = 1", "")
+    notebook.run(0)
+    panel = sidebar(page)
+    notebook.run(1)
+    panel.expect_state("demo", "ready")
+    notebook.choose(2)
+    command(page, "ipymcp:open")
+    expect(panel.root.get_by_role("tab", name="Servers")).to_be_focused()
+    command(page, "ipymcp:show-tools")
+    box = panel.root.get_by_role("searchbox", name="Search the tools")
+    expect(box).to_be_focused()
+    page.keyboard.type("echo")
+    page.keyboard.press("Enter")
+    expect(panel.root.get_by_role("heading", name="echo")).to_be_visible()
+    panel.root.get_by_role("textbox").last.fill("hello")
+
+    panel.press("Insert as code")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text("Inserted")
+    assert (notebook.source(2), notebook.source(3)) == ("x = 1", "mcp.demo.echo(text='hello')")
+
+    page.keyboard.press("Escape")
+    expect(panel.root.get_by_role("heading", name="echo")).to_have_count(0)
+
+
+def test_a_click_that_a_question_has_overtaken_is_ignored(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;\n%mcp policy ask demo.*;", "mcp.demo.echo('a')")
+    notebook.run(0)
+    panel = sidebar(page)
+    notebook.run(1)
+    panel.expect_state("demo", "ready")
+    # As soon as the question is drawn, the page clicks where its first button lies.
+    page.evaluate("""() => {
+        window.early = null;
+        new MutationObserver((_, observer) => {
+            const button = document.querySelector("[role=alertdialog] .mcp-primary");
+            if (!button) return;
+            observer.disconnect();
+            requestAnimationFrame(() => {
+                const {x, y, width, height} = button.getBoundingClientRect();
+                window.early = button.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+            });
+        }).observe(document.body, {childList: true, subtree: true});
+    }""")
+    notebook.begin(2)
+    page.wait_for_function("() => window.early !== null")
+    assert page.evaluate("() => window.early") is False
+    panel.press("Allow once")
+    expect(panel.root.get_by_role("alertdialog")).to_have_count(0)
+    expect(notebook.output(2)).to_contain_text("a")

@@ -1,0 +1,114 @@
+"""What a panel learns by itself, and what it does for a page: history, templates, formats, hints."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ipymcp.errors import AuthError, CallTimeout, McpError, ServerStopped, ToolError, TrustError
+from ipymcp.notebook.panel.hints import panel_hint
+from ipymcp.runtime.interaction import FormQuestion
+from tests.panel.notebooks import Notebook, Open
+from tests.panels import DirectView, Message
+
+
+def newest(view: DirectView, after: int, **fields: Any) -> Message:
+    """The newest row of the history, once the kernel says that there is one."""
+    view.wait(lambda one: one["kind"] == "history", after=after)
+    return view.ask("history", limit=1, **fields)[0]
+
+
+def test_every_call_that_is_over_is_news_whoever_made_it_and_however_it_ended(own: Notebook) -> None:
+    view = own.view()
+    heard = len(view.heard)
+    own.mcp.own.echo("a")
+    done = newest(view, heard)
+    assert (done["tool"], done["outcome"], done["error"]) == ("echo", "succeeded", "")
+
+    heard = len(view.heard)
+    with pytest.raises(McpError):
+        own.mcp.own.refuse(code=-32000, message="no", data=None)
+    failed = newest(view, heard)
+    assert (failed["tool"], failed["outcome"]) == ("refuse", "failed")
+
+    heard = len(view.heard)
+    call = own.mcp.own.sleep.submit(60)
+    view.until(lambda state: bool(state["calls"]))
+    view.ask("cancel", call=call.number)
+    cancelled = newest(view, heard)
+    assert (cancelled["tool"], cancelled["outcome"]) == ("sleep", "cancelled")
+    assert done["id"] < failed["id"] < cancelled["id"]
+    assert "sleep" not in {row["tool"] for row in view.ask("history", failed=True)}
+
+
+def test_a_template_has_its_parameters_and_is_expanded_in_the_kernel(demo: Notebook) -> None:
+    view = demo.view()
+    [template] = view.ask("resources", server="demo")["templates"]
+    assert template["parameters"] == [{"name": "species", "required": True}]
+    read = view.ask("read", server="demo", template=template["template"], arguments={"species": "Adelie"})
+    assert "Adelie" in read["text"]
+    missing = view.reply("read", server="demo", template=template["template"], arguments={})["error"]
+    assert (missing["type"], missing["message"]) == ("ArgumentError", "missing argument 'species'")
+    other = view.reply("read", server="demo", template="demo://{other}", arguments={"other": "x"})["error"]
+    assert other["message"] == "there is no template 'demo://{other}'"
+    odd = view.reply("read", server="demo", template=template["template"], arguments={"species": "a/b c"})["error"]
+    assert "demo://penguins/a%2Fb%20c" in odd["message"]
+
+
+def test_a_tool_that_is_switched_off_keeps_its_decision(demo: Notebook) -> None:
+    view = demo.view()
+    view.ask("disable", server="demo", tool="query")
+    row = view.ask("tool", server="demo", tool="query")
+    assert (row["disabled"], row["decision"]) == (True, "allow")
+    view.ask("enable", server="demo", tool="query")
+    row = view.ask("tool", server="demo", tool="query")
+    assert (row["disabled"], row["decision"]) == (False, "allow")
+
+
+FORMATS = [
+    ("email", "nope", "expected an email address", "a@example.com"),
+    ("uri", "nope", "expected an address, such as https://host/path", "https://example.com/a"),
+    ("date", "28.7.2026", "expected a date, such as 2026-07-28", "2026-07-28"),
+    ("date-time", "2026-07-28", "expected a moment, such as 2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
+]
+
+
+@pytest.mark.parametrize(("format_", "wrong", "problem", "right"), FORMATS)
+def test_the_format_of_a_value_is_checked_in_the_kernel(
+    opened: Open, format_: str, wrong: str, problem: str, right: str
+) -> None:
+    notebook = opened()
+    view, host = notebook.view(), notebook.mcp._host
+    field = {"type": "string", "format": format_, "title": "Yours"}
+    question = FormQuestion("far", None, "Please", {"type": "object", "properties": {"value": field}})
+    asked = asyncio.run_coroutine_threadsafe(host.desk.ask("form", lambda a: a.fill(question), None), host.loop.loop)
+    view.until(lambda state: bool(state["questions"]))
+    [number] = view.state["questions"]
+    answer = view.ask("answer", question=number, action="accept", content={"value": wrong})
+    assert answer == {"errors": [{"path": ["value"], "message": problem}]}
+    assert view.ask("answer", question=number, action="accept", content={"value": right}) is None
+    given: Any = asked.result(10)
+    assert given.content == {"value": right}
+
+
+HINTS: list[tuple[McpError, str | None]] = [
+    (TrustError("no", hint="%mcp start evil asks; IPYMCP_TRUST=1864d9 where nobody can be asked"), "press Trust…"),
+    (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
+    (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
+    (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
+    (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
+    (ServerStopped("is starting", hint="%mcp shows how it goes"), "see Servers"),
+    (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),
+    (ToolError("no", result=None, hint="the tool's own message; .result has all of it"), "the tool's own message"),  # type: ignore[arg-type]
+    (McpError("no", hint="its prompts: %mcp prompts fs"), "its prompts: see Prompts"),
+    (McpError("no", hint="%mcp policy allow fs.x"), "in a cell: %mcp policy allow fs.x"),
+    (McpError("no", hint="did you mean 'filter'?"), "did you mean 'filter'?"),
+    (McpError("no"), None),
+]
+
+
+@pytest.mark.parametrize(("error", "hint"), HINTS)
+def test_a_hint_names_buttons_where_there_are_some(error: McpError, hint: str | None) -> None:
+    assert panel_hint(error) == hint
