@@ -132,7 +132,7 @@ def test_options_change_how_a_tool_is_called_and_leave_it_as_it_was(mcp: Mcp) ->
     mcp.demo.slow(seconds=0, steps=2)
 
     assert seen == [(1, "step 1 of 2"), (2, "step 2 of 2")]
-    with pytest.raises(ipymcp.CallTimeout, match=r"^own\.sleep: no answer within 0\.05 s$"):
+    with pytest.raises(ipymcp.CallTimeout, match=r"(?m)^own\.sleep: no answer within 0\.05 s$"):
         mcp.own.sleep.options(timeout=0.05)(5)
 
 
