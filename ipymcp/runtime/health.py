@@ -38,7 +38,12 @@ async def check(session: ServerSession, link: Link, seconds: float) -> None:
         await link.client.check(seconds)
     except AuthError as error:
         session.lock_out(error)
-    except (ConnectionLost, CallTimeout) as error:
+    except CallTimeout as error:
+        if session.client is link.client and await link.transport.answers_anew(seconds):
+            link.lost("its stream is silent, and it answers on a new connection")
+        else:
+            session.lose_sight(error.message)
+    except ConnectionLost as error:
         session.lose_sight(error.message)
     except HttpError as error:
         if error.status >= 500:

@@ -44,6 +44,8 @@ class Link:
         self.tools_stale_at = float("inf")
         self.check_soon = asyncio.Event()
         """Something happened that makes the next look at the server due sooner."""
+        self.is_checked = False
+        """Whether somebody is asking the server just now if it is there."""
         self.subscription: Listening | None = None
         """Stateless era: what announces changes of lists."""
         self.offers = Offers(session, self.client, services.store.known)

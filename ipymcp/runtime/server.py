@@ -18,7 +18,17 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.errors import AuthError, CallCancelled, ConnectionLost, McpError, ServerError, ServerStopped, TrustError
+from ipymcp.errors import (
+    AuthError,
+    CallCancelled,
+    CallTimeout,
+    ConnectionLost,
+    McpError,
+    ServerError,
+    ServerStopped,
+    ToolError,
+    TrustError,
+)
 from ipymcp.masking import mask
 from ipymcp.policy.rules import rights_of
 from ipymcp.runtime import catalog as catalogs
@@ -287,17 +297,33 @@ class ServerSession:
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
         explain(error, self.definition, self.last_words, self.exit_code)
-        if not isinstance(error, CallCancelled):  # the user knows, and it is no fault of the server
+        if not isinstance(error, (CallCancelled, ToolError)):  # the user knows, and it is no trouble of the server's
             self.last_error = error.message
         return error
 
     def answered(self, error: McpError | None) -> None:
         """From any thread: a call of it is over, with an answer or this error. Its trouble may be over, or begin."""
         if error is None:
+            self.last_error = ""
             if self.state is not State.READY:
                 self._services.loop.call(self.recover)
         elif isinstance(error, AuthError):
             self._services.loop.call(self.lock_out, error)
+        elif isinstance(error, CallTimeout) and self.definition.url is not None:
+            self._services.loop.call(self._suspect)
+
+    def _suspect(self) -> None:
+        """A call got no answer in time: see whether anybody is there."""
+        link = self._link
+        if link is not None and self.client is link.client and not link.is_checked:
+            link.is_checked = True
+            self.spawn(self._check(link), "check")
+
+    async def _check(self, link: Link) -> None:
+        try:
+            await check(self, link, self._services.timing.check)
+        finally:
+            link.is_checked = False
 
     def close_input(self) -> None:
         """At the interpreter's exit: close the server's input, now."""
@@ -398,6 +424,7 @@ class ServerSession:
     async def _live(self, link: Link) -> str:
         """From ready to the end of the connection; the reason of its end."""
         self.client, self.away_since, self.connected_since = link.client, None, time.time()
+        self.last_error = ""
         self._services.store.known.connected(self.digest, self.protocol_version, link.client.instructions or "")
         self._move(State.READY)
         reason = "the server was stopped"

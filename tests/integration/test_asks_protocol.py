@@ -375,9 +375,9 @@ async def test_the_state_of_a_server_is_in_no_log_and_no_error(caplog: pytest.Lo
 async def test_what_is_declared_may_change_in_the_stateless_era_and_not_in_the_other() -> None:
     person = Person(declared={})
     async with raw("modern", person) as connection:
-        assert connection.client.declare()
+        assert connection.client.declare("elicitation")
         person.declared = EVERYTHING
-        assert connection.client.declare()
+        assert connection.client.declare("elicitation")
         heard = await connection.call("heard").value()
         declared = [frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] for frame in heard]
         for one in declared:
@@ -386,9 +386,9 @@ async def test_what_is_declared_may_change_in_the_stateless_era_and_not_in_the_o
         assert await connection.call("need", result={**NEEDS, "inputRequests": {"a": ASK_ROOTS}}).value()
     person = Person(declared={})
     async with raw("legacy", person) as connection:
-        assert connection.client.declare()
+        assert connection.client.declare("elicitation")
         person.declared = EVERYTHING
-        assert not connection.client.declare()
+        assert not connection.client.declare("elicitation")
         assert "error" in (await connection.call("ask", requests=[ASK_ROOTS]).value())[0]
 
 

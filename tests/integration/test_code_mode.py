@@ -57,10 +57,10 @@ def test_of_very_many_functions_it_is_told_the_names() -> None:
     with ipymcp.connect({"many": {"command": sys.executable, "args": command}}) as mcp:
         told = coder(mcp).instructions()
 
-        assert "Print a function to see what it takes." in told
+        assert "End with a function, or print its repr(), to see what it takes." in told
         assert told.splitlines()[-1].startswith("mcp.many: tool_0, tool_1, ")
         assert len(told) < 20_000
-        assert ran(mcp, "print(mcp.many.tool_7)").startswith("many.tool_7(*, path: str | None = None)")
+        assert ran(mcp, "print(repr(mcp.many.tool_7))").startswith("many.tool_7(*, path: str | None = None)")
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,36 @@ def test_a_stopped_server_takes_those_along_that_left_its_group(kernel: Kernel) 
     processes.wait_until_gone(children, within=0.5)
 
 
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL", "os._exit"])
+def test_a_kernel_that_ended_takes_those_along_that_left_a_servers_group(kernel: Kernel, end: str) -> None:
+    groups, reaper = load(kernel, {"away": server_command("misbehaving", "child-setsid")})
+    children = [psutil.Process(pid) for pid in value(kernel, "mcp.away.pid().data['children']")]
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        ENDS[end](kernel)
+        processes.wait_until_gone(children, within=5)
+        assert_nothing_is_left(groups, reaper)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_descendant_whose_parents_have_gone_is_remembered(kernel: Kernel, tmp_path: Path) -> None:
+    """As a browser is that a driver starts in a session of its own, before the driver ends."""
+    told = tmp_path / "pid"
+    driver = f"setsid sleep 600 & echo $! >{told}.new; mv {told}.new {told}; sleep 4"
+    server = ["sh", "-c", f"sh -c {shlex.quote(driver)} >&2 & exec {shlex.join(server_command('misbehaving'))}"]
+    groups, reaper = load(kernel, {"one": server})
+    browser = psutil.Process(int(told.read_text()))
+    drivers = [one for one in processes.descendants(groups[0]) if one.name() == "sh"]
+    psutil.wait_procs(drivers, timeout=20)
+    assert groups[0] not in [parent.pid for parent in browser.parents()]
+    os.kill(kernel.pid, signal.SIGKILL)
+    processes.wait_until_gone([browser], within=5)
+    assert_nothing_is_left(groups, reaper)
+
+
 def test_a_kernel_that_is_killed_while_it_starts_servers_leaves_none(kernel: Kernel, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     servers = {f"s{i}": server_command("misbehaving", "stubborn", "child", f"runs={runs}") for i in range(10)}

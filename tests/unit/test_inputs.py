@@ -101,7 +101,8 @@ def test_what_to_declare_is_asked_again_only_when_told() -> None:
     answers = Answers(person, Clocks())
     person.declared = EVERYTHING
     assert answers.declared == {}
-    assert answers.is_outdated()
+    assert answers.is_outdated("sampling")
+    assert not answers.is_outdated("unknown")
     assert answers.declare()
     assert not answers.declare()
     assert answers.declared == EVERYTHING

@@ -158,6 +158,13 @@ class Transport(Protocol):
         """Bytes accepted by `send` and not yet taken by the other side."""
         ...
 
+    async def answers_anew(self, seconds: float) -> bool:
+        """Whether this connection has one stream for all answers, and the server would give another one now.
+
+        Then a silence means that the stream was lost on the way, which nobody is told of (a NAT or a VPN that dropped).
+        """
+        ...
+
     async def aclose(self) -> None:
         """End the connection, and the process if there is one."""
         ...

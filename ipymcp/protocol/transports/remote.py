@@ -61,6 +61,10 @@ class RemoteTransport:
         """Send, from any thread, without waiting."""
         self._outbox.send(message)
 
+    async def answers_anew(self, seconds: float) -> bool:
+        """False: each request has an answer of its own."""
+        return False
+
     def turn(self) -> None:
         """Answers are the loop's to read: there is no turn to take."""
 

@@ -76,6 +76,14 @@ class LegacySseTransport(RemoteTransport):
         except McpError as error:
             self._endpoint.set_exception(StartError(error.message, hint=error.hint))
 
+    async def answers_anew(self, seconds: float) -> bool:
+        """Whether the server begins another stream, on a connection of its own."""
+        try:
+            async with asyncio.timeout(seconds), self._link.answer("GET", {"Accept": _EVENTS}) as answer:
+                return answer.status == 200 and answer.media_type == _EVENTS
+        except (McpError, TimeoutError):
+            return False
+
     async def _deliver(self, post: Post) -> McpError | None:
         message = post.message
         async with self._turns:

@@ -121,6 +121,10 @@ class StdioTransport:
             raise ConnectionLost("the connection is closed")
         writer.send(message.frame)
 
+    async def answers_anew(self, seconds: float) -> bool:
+        """False: a pipe is not lost on the way."""
+        return False
+
     def turn(self) -> Turn | None:
         """Take the right to read, from any thread but the loop's."""
         turn = self._turn

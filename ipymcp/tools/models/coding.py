@@ -97,7 +97,7 @@ class Coder:
         typed = self._host.aliases()
         lines = [self._line(entry, typed[entry.server]) for entry in entries]
         if tokens(sum(map(len, lines))) > BUDGET:
-            intro += " Print a function to see what it takes."
+            intro += " End with a function, or print its repr(), to see what it takes."
             names: dict[str, list[str]] = {}
             for entry in entries:
                 names.setdefault(typed[entry.server], []).append(entry.alias)

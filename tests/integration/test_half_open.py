@@ -1,0 +1,84 @@
+"""A stream that was lost on the way, as by a NAT or a VPN that drops: nobody is told, and nothing comes any more."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from ipymcp import errors
+from tests.bad_servers import QUICK, News, connected
+from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
+from tests.integration.test_remote_servers import Remote
+
+IMPATIENT = msgspec.structs.replace(QUICK, check=1.0)
+
+
+class Relay:
+    """Connections to a port; those it has can be cut, and both ends think that they are still there."""
+
+    def __init__(self, port: int) -> None:
+        self._behind = port
+        self._is_cut: list[threading.Event] = []
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far, cut = socket.create_connection(("127.0.0.1", self._behind)), threading.Event()
+                self._sockets += [near, far]
+                self._is_cut.append(cut)
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=_pass_on, args=(source, target, cut), daemon=True).start()
+
+    def cut(self) -> None:
+        for cut in self._is_cut:
+            cut.set()
+
+    def close(self) -> None:
+        for one in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+def _pass_on(source: socket.socket, target: socket.socket, cut: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := source.recv(65536):
+            if not cut.is_set():
+                target.sendall(chunk)
+        if not cut.is_set():
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def relay() -> Iterator[tuple[Relay, str]]:
+    remote = Remote("sdk1", "--sse")
+    port = remote.url.split(":")[2].split("/")[0]
+    relay = Relay(int(port))
+    try:
+        yield relay, remote.url.replace(port, str(relay.port))
+    finally:
+        relay.close()
+        remote.kill()
+
+
+def test_a_legacy_stream_that_was_lost_on_the_way_is_replaced(relay: tuple[Relay, str]) -> None:
+    way, url = relay
+    with connected({"far": {"url": url}}, timing=IMPATIENT) as mcp, News(mcp) as news:
+        mcp.far.echo("before")
+        way.cut()
+        with pytest.raises(errors.CallTimeout):
+            mcp.far.echo.options(timeout=0.5)("lost")
+        news.until(lambda: news.says("its stream is silent, and it answers on a new connection"))
+        assert "after" in mcp.far.echo("after").text
+        assert mcp.servers["far"].state == "ready"
+        assert mcp.servers["far"].error == ""
