@@ -22,7 +22,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ipymcp import import_guard
 from ipymcp.version import __version__
+
+import_guard.install()
 
 if TYPE_CHECKING:
     from ipymcp import errors

@@ -15,7 +15,6 @@ from ipymcp.config.definition import Source
 from ipymcp.config.formats import SHAPE, definitions, entries
 from ipymcp.config.shapes import no_shape
 from ipymcp.errors import ConfigError
-from ipymcp.late import import_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -219,7 +218,7 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
     except ValueError:
         raise too_long from None
 
-    json5: Any = import_late("json5")  # only where all else has failed: it is slow to import and to read
+    import json5  # only where all else has failed: it is slow to import and to read
 
     try:
         return json5.loads(text, object_pairs_hook=once), False

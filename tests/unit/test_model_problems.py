@@ -39,7 +39,7 @@ def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str)
     [
         (401, "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"),
         (404, "is the model's name right, and the address?"),
-        (429, "ask again; what was said before is kept"),
+        (429, "ask again"),
     ],
 )
 def test_what_to_do_depends_on_what_the_provider_says(status: int, hint: str) -> None:

@@ -19,12 +19,11 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
-from ipymcp.late import import_late
 from ipymcp.notebook.magics.expressions import AS_TEXT, evaluate, fill, look_up, parse_expression
 from ipymcp.notebook.magics.line import LineError
 
@@ -191,7 +190,7 @@ def _is_json(value: str) -> bool:
 
 
 def _read_json5(text: str) -> tuple[bool, object]:
-    json5: Any = import_late("json5")
+    import json5
 
     try:
         return True, cast("object", json5.loads(text))  # pyright: ignore[reportUnknownMemberType]

@@ -1,0 +1,90 @@
+"""Keeps what ipymcp imports from coming out of the working folder.
+
+A kernel has the notebook's folder in `sys.path`, and first. In a stranger's project a file such as `json5.py` would
+thus run as soon as ipymcp imports the library of that name, before the user has agreed to anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Guard imports from now on. A second call does nothing."""
+    if not any(isinstance(finder, _Guard) for finder in sys.meta_path):
+        finders = list(sys.meta_path)
+        place = finders.index(PathFinder) if PathFinder in finders else len(finders)
+        sys.meta_path.insert(place, _Guard())
+
+
+class _Guard:
+    """Finds top-level modules for ipymcp, and for the libraries it calls, in `sys.path` without the working folder.
+
+    What the user's own code imports is left alone, also where ipymcp calls it (a handler, say).
+    """
+
+    def __init__(self) -> None:
+        self._paths: tuple[list[str], str] | None = None
+        self._safe: list[str] = []
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Give the module's spec, or None where the finders after this one may look as usual.
+
+        Raises:
+            ModuleNotFoundError: ipymcp asks for the module, and it is nowhere but perhaps in the working folder.
+        """
+        if path is not None:
+            return None
+        try:
+            here = os.path.realpath(os.getcwd())
+        except OSError:  # the folder is gone
+            return None
+        if not _is_for_ipymcp(here):
+            return None
+        safe = self._without(here)
+        if len(safe) == len(sys.path):
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(name, safe if finder is PathFinder else None, target)
+            if spec is not None:
+                return spec
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    def _without(self, here: str) -> list[str]:
+        if self._paths != (sys.path, here):
+            self._paths = (list(sys.path), here)
+            self._safe = [entry for entry in sys.path if entry and os.path.realpath(entry) != here]
+        return self._safe
+
+
+def _is_for_ipymcp(here: str) -> bool:
+    """Tell whether the import is ipymcp's, its own or that of a library it called, and not the user's."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        names = frame.f_globals
+        name = names.get("__name__") or ""
+        if name.partition(".")[0] == "ipymcp":
+            return True
+        if name == "__main__" or _folder(name, names.get("__file__")) == here:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _folder(name: str, file: object) -> str | None:
+    """The folder in `sys.path` that a loaded module came from."""
+    if not isinstance(file, str):
+        return None
+    levels = name.count(".") + (os.path.basename(file) == "__init__.py")
+    for _ in range(levels + 1):
+        file = os.path.dirname(file)
+    return os.path.realpath(file) if file else None

@@ -1,0 +1,83 @@
+"""What ipymcp imports never comes from the working folder; what the user imports may."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATE = ("json5", "msgspec", "httpx", "brotli", "jsonschema_rs", "cryptography", "difflib", "sqlite3", "uritemplate")
+
+
+def run(folder: Path, code: str) -> tuple[str, str]:
+    """Run code as a kernel in that folder would, with the folder first in `sys.path`; give what it wrote."""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    return ended.stdout, ended.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A stranger's, with modules named like libraries that ipymcp or they import; each says that it ran."""
+    for name in LATE:
+        (tmp_path / f"{name}.py").write_text(f"print('{name} of the folder')")
+    return tmp_path
+
+
+@pytest.mark.parametrize("first", ["", "."])
+def test_a_librarys_name_in_the_folder_is_not_taken_for_the_library(folder: Path, first: str) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {first!r})
+import ipymcp
+from ipymcp.config.files import decode
+import ipymcp.tools.connect, ipymcp.tools.validation, ipymcp.protocol.transports.http_client, ipymcp.state.db
+import ipymcp.protocol.transports.network, ipymcp.state.vault, ipymcp.policy.diffs, ipymcp.tools.templates
+print(decode("{{unquoted: 'single'}}", 'x'))
+with ipymcp.connect("demo") as mcp:
+    print(mcp.demo.echo("hello").text)
+"""
+    assert run(folder, code) == ("({'unquoted': 'single'}, False)\nhello\n", "")
+
+
+def test_what_is_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:
+    (folder / "keyring_of_a_stranger.py").write_text("print('ran')")
+    code = """
+import ipymcp
+exec("import keyring_of_a_stranger", {"__name__": "ipymcp.state.keyring"})
+"""
+    stdout, stderr = run(folder, code)
+    assert stdout == ""
+    assert stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'keyring_of_a_stranger'"
+
+
+def test_the_users_own_imports_are_left_alone_also_in_what_ipymcp_calls(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def answer():\n    import other\n    return other.VALUE\n")
+    (tmp_path / "other.py").write_text("VALUE = 7")
+    code = """
+import ipymcp
+import mine
+
+def call(function):
+    return eval("function()", {"__name__": "ipymcp.runtime.answers", "function": function})
+
+def own():
+    import json5
+    return json5.OWN
+
+open("json5.py", "w").write("OWN = 8")
+print(call(mine.answer), call(own))
+"""
+    assert run(tmp_path, code) == ("7 8\n", "")
+
+
+def test_no_second_guard_is_installed() -> None:
+    from ipymcp import import_guard
+
+    before = list(sys.meta_path)
+    import_guard.install()
+    assert sys.meta_path == before
