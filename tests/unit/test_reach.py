@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
+import httpcore
 import pytest
 
 from ipymcp.errors import AuthError, ConfigError
 from ipymcp.protocol.oauth.fetch import fetch
 from ipymcp.protocol.oauth.fetching import Web
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
-from ipymcp.protocol.transports.network import Network
+from ipymcp.protocol.transports.network import TLS_ENDED, Network
 
 
 @pytest.mark.parametrize(
@@ -164,3 +166,13 @@ def test_an_address_that_is_none_is_said() -> None:
     assert caught.value.message == (
         "'https://0177.0.0.1/' is no address of an HTTP server (Invalid IPv4 address: '0177.0.0.1')"
     )
+
+
+def test_a_peer_that_has_gone_is_said_without_waiting_for_a_tls_handshake() -> None:
+    async def encrypt(port: int) -> None:
+        stream = await Network().connect_tcp("127.0.0.1", port)
+        assert await stream.read(1) == b""
+        await stream.start_tls(ssl.create_default_context(), "127.0.0.1")
+
+    with listening() as (port, _), pytest.raises(httpcore.ConnectError, match=f"^{TLS_ENDED}$"):
+        asyncio.run(encrypt(port))

@@ -209,6 +209,9 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         """Go on encrypted."""
         loop = asyncio.get_running_loop()
         old = self._transport
+        if self._is_over or old.is_closing():  # asyncio would wait for its handshake timeout
+            old.abort()
+            raise httpcore.ConnectError(TLS_ENDED)
         try:
             with _translated():
                 async with asyncio.timeout(timeout):
