@@ -170,12 +170,14 @@ class Extension:
         opened(self.panel, comm)
 
     def _before_cell(self, *_: object) -> None:
-        """After `%reset` the name is bound again."""
+        """After `%reset` the name is bound again; an interrupt of this cell will reach the threads of libraries."""
+        ipymcp.host()._host.loop.awaiting.begin_cell()
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
     def _after_cell(self, *_: object) -> None:
         """What went wrong where nothing could be printed is said below the cell."""
+        ipymcp.host()._host.loop.awaiting.end_cell()
         for notice in ipymcp.host()._host.notices.take():
             say(notice)
         self._start_relay()

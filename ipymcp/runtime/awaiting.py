@@ -1,8 +1,11 @@
-"""Tasks on other loops that await the background loop: an interrupt must reach them, and what they await.
+"""Tasks on other loops, and calls in other threads, that wait for the background loop: an interrupt must reach them.
 
-Two kinds of foreign loops fail them. ipykernel's SIGINT handler cancels the cell's task without waking the loop that
-would notice: an idle loop would sleep through the interrupt until the answer comes. And where SIGINT raises
+Two kinds of foreign loops fail their tasks. ipykernel's SIGINT handler cancels the cell's task without waking the loop
+that would notice: an idle loop would sleep through the interrupt until the answer comes. And where SIGINT raises
 `KeyboardInterrupt` (a terminal's IPython), it breaks out of the running loop and leaves the task pending for ever.
+
+Threads get no signals at all. A library that runs tools in worker threads joins them before it lets the interrupt
+through (`ThreadPoolExecutor.__exit__`), so the calls have to be cancelled while the main thread waits.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ import contextlib
 import contextvars
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import render_briefly
 from ipymcp.runtime.places import Place, in_task
+from ipymcp.runtime.threads import ThreadCalls
 from ipymcp.runtime.waiting import INTERRUPTED, get_signal, set_signal
 
 if TYPE_CHECKING:
@@ -71,8 +75,33 @@ class Awaiting:
 
     def __init__(self, background: BackgroundLoop) -> None:
         self.background = background
+        self.threads = ThreadCalls(background)
         self._waits: dict[int, Awaited] = {}
-        self._took_sigint = False
+        self._previous: Any = None
+        """The handler that ours was installed over."""
+
+    def begin_cell(self) -> None:
+        """Have interrupts of this cell reach the threads it starts, if any tools were made that may run in threads."""
+        if threading.current_thread() is not threading.main_thread():  # a subshell's
+            return
+        self.threads.begin_cell()
+        self._take_sigint_for_threads()
+
+    def end_cell(self) -> None:
+        """Handle SIGINT no longer for threads."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.threads.end_cell()
+        self._give_sigint_back()
+
+    def watch_threads(self, caller: object) -> None:
+        """Have interrupts reach the calls that other threads make with these tools, as long as the tools exist.
+
+        Args:
+            caller: What makes the calls; held weakly.
+        """
+        self.threads.watch(caller)
+        self._take_sigint_for_threads()
 
     def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> Awaited:
         """Round an await, on the loop of the task that awaits. Arguments as `Awaited`."""
@@ -82,14 +111,13 @@ class Awaiting:
         """Somebody begins to await."""
         self._waits[id(wait)] = wait
         self.background.start_beat()
-        if not self._took_sigint and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
-            self._took_sigint = True
-            set_signal(signal.SIGINT, self._on_sigint)
+        if self._previous is None and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
+            self._take_sigint()
 
     def remove(self, wait: Awaited) -> None:
         """Somebody awaits no more."""
         self._waits.pop(id(wait), None)
-        if self._took_sigint and not self._waits and threading.current_thread() is threading.main_thread():
+        if not self._waits and not self.threads.is_watching and threading.current_thread() is threading.main_thread():
             self._give_sigint_back()
 
     def wake(self) -> bool:
@@ -103,21 +131,44 @@ class Awaiting:
         return bool(self._waits)
 
     def _on_sigint(self, number: int, frame: FrameType | None) -> None:
-        self._give_sigint_back()
-        with contextlib.suppress(RuntimeError):  # no loop runs: no await is broken off
-            broken = asyncio.get_running_loop()
-            for wait in tuple(self._waits.values()):
-                if wait.loop is broken:
-                    self.background.call(wait.give_up)
-                    if wait.task is not None:  # should that loop ever run again
-                        broken.call_soon_threadsafe(wait.task.cancel)
+        previous = self._previous or signal.default_int_handler
+        if not self.threads.is_watching:
+            self._give_sigint_back()
+        was_waiting = self.threads.cancel()
+        if previous is signal.default_int_handler:
+            was_waiting = self._break_off() or was_waiting
         try:
-            signal.default_int_handler(number, frame)
+            previous(number, frame)
         except KeyboardInterrupt as error:
-            render_briefly(error, INTERRUPTED)
+            if was_waiting:
+                render_briefly(error, INTERRUPTED)
             raise
 
+    def _break_off(self) -> bool:
+        """Give up what is awaited on the loop that runs here. False if nothing is."""
+        broken: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+        waits = [wait for wait in tuple(self._waits.values()) if broken is not None and wait.loop is broken]
+        for wait in waits:
+            self.background.call(wait.give_up)
+            if broken is not None and wait.task is not None:  # should that loop ever run again
+                broken.call_soon_threadsafe(wait.task.cancel)
+        return bool(waits)
+
+    def _take_sigint_for_threads(self) -> None:
+        if not self.threads.is_watching or threading.current_thread() is not threading.main_thread():
+            return
+        current = get_signal(signal.SIGINT)
+        # ipykernel's own, in a cell with an await, only cancels the cell's task.
+        if current is signal.default_int_handler or getattr(current, "__module__", None) == "ipykernel.ipkernel":
+            self._take_sigint()
+
+    def _take_sigint(self) -> None:
+        self._previous = get_signal(signal.SIGINT)
+        set_signal(signal.SIGINT, self._on_sigint)
+
     def _give_sigint_back(self) -> None:
-        self._took_sigint = False
+        if self._previous is None:
+            return
         if get_signal(signal.SIGINT) == self._on_sigint:
-            set_signal(signal.SIGINT, signal.default_int_handler)
+            set_signal(signal.SIGINT, self._previous)
+        self._previous = None

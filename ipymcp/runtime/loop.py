@@ -162,6 +162,7 @@ class BackgroundLoop:
 
     def stop(self) -> None:
         """Stop the loop and its thread. It starts anew at the next use."""
+        self.awaiting.end_cell()
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = self._next_beat = None

@@ -213,7 +213,7 @@ class Toolset(Listing):
         """
         from ipymcp.tools.models.frameworks import langchain_tools
 
-        return langchain_tools(self._declarations(is_kept=True), self._caller(turn), images=images)
+        return langchain_tools(self._declarations(is_kept=True), self._caller(turn).watched(), images=images)
 
     @checked(turn=TEXT.or_none)
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
@@ -224,7 +224,7 @@ class Toolset(Listing):
         """
         from ipymcp.tools.models.frameworks import llm_tools
 
-        return llm_tools(self._declarations(is_kept=True), self._caller(turn))
+        return llm_tools(self._declarations(is_kept=True), self._caller(turn).watched())
 
     @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
@@ -235,7 +235,7 @@ class Toolset(Listing):
         """
         from ipymcp.tools.models.frameworks import chatlas_tools
 
-        return chatlas_tools(self._declarations(is_kept=True), self._caller(turn))
+        return chatlas_tools(self._declarations(is_kept=True), self._caller(turn).watched())
 
     def _for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
         """The functions, and what reads on in long results: once there are any, or at once for whoever keeps this."""

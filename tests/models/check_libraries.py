@@ -1,6 +1,6 @@
 """A selection of tools in the hands of other libraries, and in the types of providers': run by test_model_libraries.py.
 
-python -m pytest -p no:cacheprovider check_libraries.py, with the environment `models`, and DEMO naming the demo server.
+python -m pytest -p no:cacheprovider check_libraries.py, in the environment `models`; DEMO and MAIL name servers.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from ipymcp.tools.models.declaring import Declaration
 from ipymcp.tools.models.frameworks import langchain_tools
 from ipymcp.tools.models.profiles import PLAIN
 from ipymcp.tools.models.pydantic_driver import PydanticDriver
+
+CALLED = {"llm": "implementation", "chatlas": "func"}
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +300,31 @@ def test_libraries_that_keep_their_tools_can_read_on_from_the_start(mcp: Mcp) ->
 
     handle = int(shown.partition("handle=")[2].partition(" ")[0])
     assert json.loads(tools["read_result"].invoke({"handle": handle, "offset": 29_990}))["text"] == "x" * 10
+
+
+@pytest.mark.parametrize("library", ["langchain", "llm", "chatlas"])
+def test_a_model_of_a_library_is_doubted_once_it_was_given_untrusted_content(library: str) -> None:
+    def told(tool: Any, **arguments: Any) -> str:
+        try:
+            given = tool.invoke(arguments) if library == "langchain" else getattr(tool, CALLED[library])(**arguments)
+        except RuntimeError as error:
+            return str(error)
+        return str(getattr(given, "error", given))
+
+    with ipymcp.connect({"mail": {"command": sys.executable, "args": [os.environ["MAIL"]]}}) as mcp:
+        mcp.policy.allow("*")
+        tools = {tool.name: tool for tool in getattr(mcp.tools, f"to_{library}")()}
+        assert told(tools["mail__send"]) == "sent"
+        assert told(tools["mail__read"], text="a page") == "a page"
+
+        refused = told(tools["mail__send"])
+
+        assert refused.startswith(
+            "Not done: needs your consent because the model has read untrusted content from mail.read, and nobody"
+            " answered; --allow mail.send or %config IPyMCP.doubts = False allows it beforehand."
+        )
+        others = {tool.name: tool for tool in getattr(mcp.tools, f"to_{library}")()}
+        assert told(others["mail__send"]) == "sent", "another conversation"
 
 
 # -- a tool itself, as the function that it is ------------------------------------------------------------------------

@@ -179,8 +179,17 @@ class ToolCaller:
         self._runner = Runner(toolset, factory, turn, conversation)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Make one, and wait for it here."""
-        return self._loop.run(self._run(name, arguments))
+        """Make one, and wait for it here.
+
+        Raises:
+            CallCancelled: This is a thread of the cell's that was interrupted.
+        """
+        return self._loop.awaiting.threads.run(self._run(name, arguments), name)
+
+    def watched(self) -> ToolCaller:
+        """Itself, with interrupts of the main thread ending calls that wait in the threads of a library."""
+        self._loop.awaiting.watch_threads(self)
+        return self
 
     async def aio(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Make one, and await it."""
