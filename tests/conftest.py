@@ -106,5 +106,5 @@ def nothing_is_left_behind() -> Iterator[None]:
     processes.wait_until_gone([child for child in me.children() if child not in processes_before])
     for thread in set(threading.enumerate()) - threads_before:
         if thread.name.startswith("ipymcp"):
-            thread.join(timeout=2)
+            thread.join(timeout=10)
             assert not thread.is_alive(), f"the thread {thread.name!r} outlives its test"

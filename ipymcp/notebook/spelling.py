@@ -28,6 +28,8 @@ def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: 
     if not _is_seen(text):
         return None
     if quote:
+        if is_argument and quote == '"' and "$" in text:
+            return None  # a `$name` between double quotes is refused
         if is_argument and quote == '"' and "{" in text:
             text = text.replace("{", "{{").replace("}", "}}")
         return text.replace(quote, quote * 2)

@@ -363,6 +363,11 @@ class Toolset(Listing):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     @property
+    def has_matches(self) -> bool:
+        """Whether any tool matches, those that policy hides included."""
+        return bool(self._selected())
+
+    @property
     def table(self) -> Table:
         """One row a tool."""
         sessions = self._host.sessions.values()

@@ -6,7 +6,7 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from ipymcp.text import one_line
+from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -54,7 +54,7 @@ class _Waiting(Generic[P, R]):
 
     def _tell(self) -> None:
         for notice in self._owner._host.notices.take():
-            warnings.warn(one_line(notice), UserWarning, stacklevel=3)
+            warnings.warn(visible(notice), UserWarning, stacklevel=3)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"

@@ -561,6 +561,7 @@ def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: 
     assert kernel.run("mcp.asks.ask_model()", answers=["no"]).prompts == ["allow? [no] "], "it was taken back"
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
+    kernel.run("%config IPyMCP.sampling_tokens = 100_000")
     kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {shlex.join(command)}")
     another = kernel.run("mcp.asks.ask_model()", answers=["no"])
     assert another.prompts == ["allow? [no] "], "a server of the same name inherits nothing"

@@ -102,7 +102,9 @@ async def test_a_connection_the_server_does_not_know_any_more_is_lost() -> None:
         async with opened(transport, handshake=False) as recorder:
             server.handlers["POST"] = lambda _, reply: reply.full("404 Not Found", b"Could not find session")
             transport.send(request(1))
-            with pytest.raises(HttpError, match=r"^the server answered HTTP 404 Not Found: Could not find session$"):
+            with pytest.raises(
+                HttpError, match=r"(?m)^the server answered HTTP 404 Not Found: Could not find session$"
+            ):
                 await recorder.answer(1)
             assert recorder.losses == ["the server does not know this connection any more"]
 
@@ -122,7 +124,7 @@ async def test_a_refused_post_fails_its_call_alone() -> None:
         async with opened(transport, handshake=False) as recorder:
             for number in (1, 2, 3):
                 transport.send(request(number, "echo"))
-            with pytest.raises(HttpError, match=r"oops$"):
+            with pytest.raises(HttpError, match=r"(?m)oops$"):
                 await recorder.answer(2)
             assert (await recorder.answer(1), await recorder.answer(3)) == ("echo", "echo")
 

@@ -89,7 +89,7 @@ def test_other_servers_do_not_wait_for_a_login_nor_end_with_it(kernel: Kernel, t
         cell.wait()
         assert kernel.run("mcp.other.whoami().text").text == "'you are logged in'"
         listed = kernel.run("%mcp").text or ""
-        assert re.search(r"docs +needs_auth", listed)
+        assert re.search(r"docs +needs login", listed)
         assert f"the login at {server.origin[7:]} was not made" in listed
         refused = kernel.run("mcp.docs.whoami()").error
         assert refused is not None and refused.ename == "AuthError"

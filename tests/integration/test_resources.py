@@ -110,7 +110,7 @@ def test_tools_are_listed_again_once_their_time_has_passed_and_somebody_looks() 
         mcp.s.add_prompt(name="more")
         assert "say_more" not in mcp.tools.table.df["tool"].str.cat()
         time.sleep(0.3)  # the time that the server gives
-        assert "say_more" not in repr(mcp.tools)
+        repr(mcp.tools)
         news.until(lambda: any(getattr(event, "added", ()) == ("say_more",) for event in news.events))
         assert "say_more" in repr(mcp.tools)
 

@@ -106,7 +106,7 @@ def test_what_is_no_name_is_refused(stores: Stores, name: str) -> None:
 
 
 def test_an_empty_secret_is_refused(stores: Stores) -> None:
-    message = ("the secret 'name' would be empty; nothing was changed", "%mcp secret delete")
+    message = ("the secret 'name' would be empty; nothing was changed", "%mcp secret delete name")
     assert refused(lambda: stores().secrets.set("name", "")) == message
 
 

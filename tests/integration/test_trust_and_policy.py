@@ -128,7 +128,7 @@ def test_the_question_and_the_table_say_what_an_agreement_is_bound_to(started: S
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
     outcome = kernel.run(LOAD + "%mcp load", answers=["yes"])
-    assert "  │ bound to: sub/run.sh\n" in outcome.stdout
+    assert "  │ bound to: sub/run.sh; what else it runs can change\n" in outcome.stdout
     assert "sub/run.sh" in run(kernel, "print(repr(mcp.trust))").stdout
     script.write_text("#!/bin/sh\ntouch ran\n")
     other = started()

@@ -19,6 +19,7 @@ from ipymcp import ToolResult
 from ipymcp.masking import masks
 from ipymcp.notebook.panel.preview import preview
 from ipymcp.runtime.interaction import CANCELLED, Answer, Asking, Interaction, LoginQuestion, UrlQuestion
+from ipymcp.text import visible
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
 from tests.panels import DirectView, Message
@@ -172,7 +173,8 @@ def test_names_are_what_they_are_whatever_they_look_like(opened: Open) -> None:
     view = notebook.view()
     assert set(view.state["servers"]) == {server, "other"}
     assert {one["name"] for one in view.ask("tools", server=server)} == {tool, "x2"}
-    assert view.call(server, tool, path="x")["preview"]["json"] == {"tool": tool, "arguments": {"path": "x"}}
+    shown = view.call(server, tool, path="x")["preview"]["json"]
+    assert shown == {"tool": visible(tool), "arguments": {"path": "x"}}
 
     view.ask("disable", server=server, tool=tool)
     off = {(one["server"], one["name"]) for one in view.ask("tools") if one["disabled"]}

@@ -30,7 +30,7 @@ Of a server that does not run, named so, they are what it had when it last ran, 
 
 def _tools(request: Request) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
-    found = not request.names or len(selection) > 0
+    found = not request.names or selection.has_matches
     if not found and (kept := kept_tools(request.mcp, request.names)) is not None:
         return kept
     if not found:
