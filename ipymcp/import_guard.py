@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["install"]
+__all__ = ["install", "is_installed"]
 
 
 def install() -> None:
@@ -24,6 +25,14 @@ def install() -> None:
         finders = list(sys.meta_path)
         place = finders.index(PathFinder) if PathFinder in finders else len(finders)
         sys.meta_path.insert(place, _Guard())
+
+
+def is_installed(name: str) -> bool:
+    """Tell whether ipymcp could import an optional module of that name."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # it is in the working folder alone
+        return False
 
 
 class _Guard:
@@ -40,7 +49,7 @@ class _Guard:
         """Give the module's spec, or None where the finders after this one may look as usual.
 
         Raises:
-            ModuleNotFoundError: ipymcp asks for the module, and it is nowhere but perhaps in the working folder.
+            ModuleNotFoundError: ipymcp asks for the module, and it is nowhere but in the working folder.
         """
         if path is not None:
             return None
@@ -57,6 +66,8 @@ class _Guard:
             spec = finder.find_spec(name, safe if finder is PathFinder else None, target)
             if spec is not None:
                 return spec
+        if PathFinder.find_spec(name, [here]) is None:
+            return None  # it is nowhere, and who looks for an optional module is told so in the usual way
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     def _without(self, here: str) -> list[str]:

@@ -7,11 +7,11 @@ displayed, and taken away again if nothing does. Then the question is asked at a
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from ipymcp.import_guard import is_installed
 from ipymcp.runtime.interaction import Errand, GaveUp
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class CellForms:
             and ipykernel is not None
             and ipykernel.version_info[0] >= _SERVES_COMMS
             and (not place.is_blocked or _may_have_subshells(kernel))
-            and importlib.util.find_spec("anywidget") is not None
+            and is_installed("anywidget")
         )
 
     def _display(self) -> CellForm:

@@ -7,13 +7,13 @@ given up after some seconds.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import SecretError
+from ipymcp.import_guard import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class Keyring:
     @classmethod
     def find(cls) -> Keyring | None:
         """The user's keyring; None where there is none, or `IPYMCP_KEYRING=off`."""
-        if os.environ.get("IPYMCP_KEYRING") == "off" or importlib.util.find_spec("keyring") is None:
+        if os.environ.get("IPYMCP_KEYRING") == "off" or not is_installed("keyring"):
             return None
         try:
             backend = _within(_PATIENCE, _real_backend)

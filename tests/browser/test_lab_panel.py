@@ -106,6 +106,7 @@ def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None
     box = panel.root.get_by_role("searchbox", name="Search the tools")
     expect(box).to_be_focused()
     page.keyboard.type("echo")
+    expect(panel.root.get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(panel.root.get_by_role("heading", name="echo")).to_be_visible()
     panel.root.get_by_role("textbox").last.fill("hello")

@@ -55,6 +55,15 @@ exec("import keyring_of_a_stranger", {"__name__": "ipymcp.state.keyring"})
     assert stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'keyring_of_a_stranger'"
 
 
+def test_an_optional_module_that_is_nowhere_is_none(folder: Path) -> None:
+    code = """
+import ipymcp
+find = "import importlib.util; print(importlib.util.find_spec('no_such_module'))"
+exec(find, {"__name__": "ipymcp.state.keyring"})
+"""
+    assert run(folder, code) == ("None\n", "")
+
+
 def test_the_users_own_imports_are_left_alone_also_in_what_ipymcp_calls(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def answer():\n    import other\n    return other.VALUE\n")
     (tmp_path / "other.py").write_text("VALUE = 7")

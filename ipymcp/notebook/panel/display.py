@@ -7,10 +7,10 @@ widget: it would be dead in every page made of it, and hide the table.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from ipymcp.import_guard import is_installed
 from ipymcp.notebook.settings import is_voila
 from ipymcp.state.meeting import VERSION
 
@@ -51,7 +51,7 @@ def _live(extension: Extension, tables: dict[str, Any], server: str = "") -> tup
         return tables, {}
     own: dict[str, Any] = {"version": VERSION, "kernel": extension.life}
     shown = {_TYPE: own | ({"server": server} if server else {}), **tables}
-    if not _has_page(extension.ip.kernel) or importlib.util.find_spec("anywidget") is None:
+    if not _has_page(extension.ip.kernel) or not is_installed("anywidget"):
         return shown, {}
     from ipymcp.notebook.panel.widget import PanelWidget
 
