@@ -116,7 +116,7 @@ class Reaper:
         theirs, ours = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(reaper_child.__file__))],
+                [sys.executable, "-I", "-S", str(Path(reaper_child.__file__)), reaper_child.kernel_mark()],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

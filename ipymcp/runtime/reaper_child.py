@@ -1,20 +1,24 @@
 """The reaper: a tiny process that ends what a killed kernel leaves behind.
 
-Run by its path with `python -I -S`. It reads lines `+ GROUP START` and `- GROUP` from its standard input, whose other
-end only the kernel holds. When the kernel is gone, however it went, the input ends: the groups still listed get a
-moment to notice their own input's end, then SIGTERM, then SIGKILL. START is the leader's start time, so that a number
-that passed to a stranger is left alone.
+Run by its path with `python -I -S`, and the kernel's mark. It reads lines `+ GROUP START` and `- GROUP` from its
+standard input, whose other end only the kernel holds. When the kernel is gone, however it went, the input ends: the
+groups still listed get a moment to notice their own input's end, then SIGTERM, then SIGKILL. START is the leader's
+start time, so that a number that passed to a stranger is left alone.
 
 Descendants that left their group, such as browsers in sessions of their own, are ended as well. Once their parent has
 gone nobody could tell whose they are, so on Linux the tree below each leader is looked through every second, and each
-process found is remembered by its number and start time.
+process found is remembered by its number and start time. What was started since the last look is found by the mark, a
+variable that every server has in its environment and hands down.
 """
 
 import os
 import select
 import signal
+import sys
 import time
 
+MARK = "IPYMCP_KERNEL"
+"""The variable of the kernel that started a server."""
 NOTICE = 0.3
 TERM = 1.0
 LOOK_INTERVAL = 1.0
@@ -54,6 +58,11 @@ def listed_children(pid: int) -> "list[int]":
     return found
 
 
+def kernel_mark() -> str:
+    """What names this process among all that ever ran since boot."""
+    return f"{os.getpid()}:{start_time(os.getpid())}"
+
+
 def family() -> "dict[int, list[int]]":
     """The children of every process; empty where the system tells of none."""
     found: dict[int, list[int]] = {}
@@ -87,6 +96,22 @@ class Descendants:
                 if found is not None and found[0] == parent and self.known.get(pid) != found[1]:
                     self.known[pid] = found[1]
                     queue.append(pid)
+
+    def look_for(self, mark: str) -> None:
+        """Add the processes whose environment has this mark."""
+        variable = f"{MARK}={mark}".encode()
+        try:
+            numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        except OSError:
+            return
+        for pid in numbers:
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as environment:
+                    is_marked = variable in environment.read().split(b"\0")
+            except OSError:
+                continue  # it has ended, or is another user's
+            if is_marked and (started := start_time(pid)):
+                self.known[pid] = started
 
     def signal(self, number: int) -> None:
         """Signal each that is still the process it was."""
@@ -162,6 +187,8 @@ def main() -> None:
     keep_list(groups, descendants)
     signal_groups(groups, signal.SIGSTOP)  # or parents would end before their children were seen
     descendants.look(groups)
+    if len(sys.argv) > 1:
+        descendants.look_for(sys.argv[1])
     signal_groups(groups, signal.SIGCONT)
     wait(groups, descendants, NOTICE)
     signal_groups(groups, signal.SIGTERM)
