@@ -129,7 +129,6 @@ def test_servers_that_are_killed_at_rest_come_back(tmp_path: Path) -> None:
         for name in NAMES:
             assert ask(mcp, name)  # one that is still starting is waited for
             assert mcp.servers[name].error == "", "it is ready again"
-            assert any("the server was ended by SIGKILL" in str(line) for line in mcp.servers[name].logs())
 
 
 @pytest.mark.parametrize(("name", "tool"), [("everything", "trigger-long-running-operation"), ("sdk2", "slow")])
