@@ -107,5 +107,5 @@ def nothing_is_left_behind() -> Iterator[None]:
     loops = {thread.name for thread in threads_before if thread.is_alive()}  # of hosts that several tests share
     for thread in set(threading.enumerate()) - threads_before:
         if thread.name.startswith("ipymcp") and thread.name.rpartition("-worker_")[0] not in loops:
-            thread.join(timeout=10)
+            thread.join(timeout=2)
             assert not thread.is_alive(), f"the thread {thread.name!r} outlives its test"
