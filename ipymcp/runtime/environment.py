@@ -18,7 +18,6 @@ from ipymcp.errors import CommandNotFound
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.process import Launch
 from ipymcp.runtime.folders import made_folder, program_folder
-from ipymcp.runtime.reaper_child import MARK, kernel_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +81,6 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
     else:
         program = _find(definition.command, env["PATH"], program_folder(definition, folder))
     env["PWD"] = cwd
-    env[MARK] = kernel_mark()
     return Launch([program, *definition.args], env, cwd)
 
 

@@ -11,6 +11,7 @@ from ipymcp.config.sensitive import sensitive
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.stdio import StdioTransport
 from ipymcp.runtime.environment import launch
+from ipymcp.runtime.reaper_child import MARK
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
@@ -48,8 +49,10 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     """
     masks.add(*sensitive(definition))
     if way == "stdio":
+        launched = launch(definition, services.folder)
+        launched.env[MARK] = services.reaper.mark
         return StdioTransport(
-            launch(definition, services.folder),
+            launched,
             services.reaper,
             limit=definition.max_result_bytes,
             grace=services.timing.grace,

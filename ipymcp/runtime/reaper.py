@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -24,12 +25,16 @@ __all__ = ["Reaper"]
 
 _EXIT_NOTICE = 0.4
 _EXIT_TERM = 0.8
+_HOSTS = itertools.count(1)
+"""Numbers the hosts of this process."""
 
 
 class Reaper:
-    """One small process per kernel, started with the first server; see `reaper_child`."""
+    """One small process per host, started with the first server; see `reaper_child`."""
 
     def __init__(self) -> None:
+        self.mark = _new_mark()
+        """Value of `reaper_child.MARK` in the environment of this host's servers, unique since boot."""
         self._lock = threading.Lock()
         self._pipe: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,6 +101,7 @@ class Reaper:
         pipe, self._pipe = self._pipe, None
         self._process = None
         self._processes = {}
+        self.mark = _new_mark()
         if pipe is not None:
             os.close(pipe)
 
@@ -116,7 +122,7 @@ class Reaper:
         theirs, ours = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(reaper_child.__file__)), reaper_child.kernel_mark()],
+                [sys.executable, "-I", "-S", str(Path(reaper_child.__file__)), self.mark],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -138,6 +144,11 @@ class Reaper:
         self._pipe = self._start()
         for pid in list(self._processes):
             os.write(self._pipe, f"+ {pid} {reaper_child.start_time(pid)}\n".encode())
+
+
+def _new_mark() -> str:
+    """Return a mark that no other host has: several hosts of one process end their own servers only."""
+    return f"{os.getpid()}:{reaper_child.start_time(os.getpid())}:{next(_HOSTS)}"
 
 
 def _wait(processes: list[ServerProcess], seconds: float) -> list[ServerProcess]:

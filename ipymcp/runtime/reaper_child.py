@@ -1,6 +1,6 @@
 """The reaper: a tiny process that ends what a killed kernel leaves behind.
 
-Run by its path with `python -I -S`, and the kernel's mark. It reads lines `+ GROUP START` and `- GROUP` from its
+Run by its path with `python -I -S`, and its mark. It reads lines `+ GROUP START` and `- GROUP` from its
 standard input, whose other end only the kernel holds. When the kernel is gone, however it went, the input ends: the
 groups still listed get a moment to notice their own input's end, then SIGTERM, then SIGKILL. START is the leader's
 start time, so that a number that passed to a stranger is left alone.
@@ -18,7 +18,7 @@ import sys
 import time
 
 MARK = "IPYMCP_KERNEL"
-"""The variable of the kernel that started a server."""
+"""The environment variable with the mark of the reaper that watches a server."""
 NOTICE = 0.3
 TERM = 1.0
 LOOK_INTERVAL = 1.0
@@ -56,11 +56,6 @@ def listed_children(pid: int) -> "list[int]":
     except OSError:
         pass  # it ends just now
     return found
-
-
-def kernel_mark() -> str:
-    """What names this process among all that ever ran since boot."""
-    return f"{os.getpid()}:{start_time(os.getpid())}"
 
 
 def family() -> "dict[int, list[int]]":

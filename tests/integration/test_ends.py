@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+import ipymcp
 from tests import processes
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Kernel
@@ -141,6 +142,16 @@ def test_a_kernel_that_is_killed_while_it_starts_servers_leaves_none(kernel: Ker
     os.kill(kernel.pid, signal.SIGKILL)
     processes.wait_until_gone(of_command(str(runs)), within=5)
     assert of_command(str(runs)) == []
+
+
+def test_closing_one_host_leaves_the_servers_of_another_alone() -> None:
+    servers = config({"own": server_command("misbehaving")})
+    with ipymcp.connect(servers) as kept:
+        server = kept._host.sessions["own"].pid
+        with ipymcp.connect(servers) as closed:
+            reaper = psutil.Process(closed._host._reaper._process.pid)
+        processes.wait_until_gone([reaper])
+        assert psutil.Process(server).is_running()
 
 
 def of_command(word: str) -> list[psutil.Process]:
