@@ -15,7 +15,8 @@ from tests.environments import ROOT
 from tests.kernels import Kernel
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)|src=\"([^\"]+)\"")
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)|src=\"(?!https?:)([^\"]+)\"")
+_REPOSITORY = re.compile(r"https://(?:github|raw\.githubusercontent)\.com/ipymcp/ipymcp/(?:blob/)?main/([^)#\s\"]+)")
 _DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -86,5 +87,13 @@ def test_every_link_into_the_repository_leads_somewhere(document: str) -> None:
     targets = [first or second for first, second in _LINK.findall(text)]
 
     missing = [target for target in targets if not (ROOT / document).parent.joinpath(target).exists()]
+    missing += [target for target in _REPOSITORY.findall(text) if not (ROOT / target).exists()]
 
     assert missing == []
+
+
+def test_no_link_or_picture_of_the_readme_is_relative_since_pypi_shows_it_too() -> None:
+    text = _BLOCK.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert [first or second for first, second in _LINK.findall(text)] == []
+    assert len(_REPOSITORY.findall(text)) > 20

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -81,6 +83,16 @@ def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) ->
     assert "preact" in text and "Permission is hereby granted" in text
 
 
+def test_an_sdist_has_what_the_project_is_made_of_and_nothing_else(sdist: Path) -> None:
+    folders = {".ci", "benchmarks", "docs", "etc", "examples", "ipymcp", "labextension", "tests"}
+    files = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml"}
+    made_by_hatchling = {".gitignore", "PKG-INFO"}
+    assert {path.name for path in sdist.iterdir()} == folders | files | made_by_hatchling
+    metadata = (sdist / "PKG-INFO").read_text()
+    assert "Project-URL: Repository, https://github.com/ipymcp/ipymcp\n" in metadata
+    assert metadata.endswith((ROOT / "README.md").read_text())
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -102,3 +114,50 @@ def test_jupyter_says_that_all_is_well(command: tuple[str, ...], said: str, tmp_
         check=True,
     )
     assert re.search(said, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)), done.stdout
+
+
+USER_PROGRAM = """\
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+import asyncio
+from typing import assert_type
+
+import ipymcp
+
+
+def read(mcp: ipymcp.Mcp) -> str:
+    result = mcp.demo.query("penguins", limit=3)
+    assert_type(result, ipymcp.ToolResult)
+    assert_type(mcp.tools("demo.*"), ipymcp.Toolset)
+    assert_type(mcp.demo.slow.submit(seconds=1), ipymcp.Call[ipymcp.ToolResult])
+    mcp.demo.query.options(timeout="soon")  # pyright: ignore[reportArgumentType]
+    return result.text
+
+
+async def wait(mcp: ipymcp.Mcp) -> ipymcp.ToolResult:
+    return await mcp.demo.echo.aio("hello")
+
+
+with ipymcp.connect("demo") as mcp:
+    try:
+        print(read(mcp), asyncio.run(wait(mcp)).data)
+    except ipymcp.ToolError as error:
+        assert_type(error.tool, str | None)
+"""
+
+
+def test_a_users_program_is_type_checked_against_the_installed_wheel(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(USER_PROGRAM)
+    command = [sys.executable, "-m", "pyright", "--pythonpath", str(environment("slim").python), str(program)]
+
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.strip() == "0 errors, 0 warnings, 0 informations"
