@@ -50,9 +50,8 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     masks.add(*sensitive(definition))
     if way == "stdio":
         launched = launch(definition, services.folder)
-        launched.env[MARK] = services.reaper.mark
         return StdioTransport(
-            launched,
+            replace(launched, env={**launched.env, MARK: services.reaper.mark}),
             services.reaper,
             limit=definition.max_result_bytes,
             grace=services.timing.grace,
