@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from ipymcp.config.sensitive import sensitive
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.stdio import StdioTransport
@@ -50,9 +52,8 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     masks.add(*sensitive(definition))
     if way == "stdio":
         launched = launch(definition, services.folder)
-        launched.env[MARK] = services.reaper.mark
         return StdioTransport(
-            launched,
+            msgspec.structs.replace(launched, env={**launched.env, MARK: services.reaper.mark}),
             services.reaper,
             limit=definition.max_result_bytes,
             grace=services.timing.grace,
