@@ -183,7 +183,9 @@ def test_a_server_is_given_the_allowed_variables_and_its_own(monkeypatch: pytest
         given = environment_of(mcp, "one")
         assert "HERRING_TOKEN" not in given
         assert (given["OWN"], given["HOME"], given["LC_HERRING"], given["HTTPS_PROXY"]) == ("1", "/nowhere", "C", "")
-        assert not {name for name in given if name.startswith(("IPYMCP", "PYTHONPATH", "JPY_"))}
+        assert {name for name in given if name.startswith(("IPYMCP", "PYTHONPATH", "JPY_"))} == {
+            "IPYMCP_KERNEL"
+        }  # the reaper's mark
 
 
 @pytest.mark.parametrize(("inherit", "expected"), [(True, {"A", "B"}), (["HERRING_A"], {"A"}), (False, set())])
