@@ -87,7 +87,6 @@ class Suite:
         self._results = results
         client = shlex.join((sys.executable, str(ROOT / "tests" / "conformance" / "client.py")))
         self._client = f"exec {client}"  # in place of the shell, so that the suite can end it
-        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYMCP_STATE_DIR": str(results / "state")}
 
     def scored(self, revision: str) -> list[Scenario]:
         """The client scenarios that a revision requires, in the suite's order."""
@@ -106,6 +105,7 @@ class Suite:
             "client",
             *("--command", self._client, "--scenario", scenario.name, "--spec-version", scenario.revision),
             *("--force", "--timeout", str(SECONDS * 1000), "--output-dir", str(folder)),
+            state=folder / "state",
         )
         seconds = time.monotonic() - started
         checks: list[Any] = [each for path in folder.rglob("checks.json") for each in json.loads(path.read_text())]
@@ -117,11 +117,13 @@ class Suite:
             output="\n".join([*_complaints(checks, done.stderr), *_written(folder)]),
         )
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, state: Path | None = None) -> subprocess.CompletedProcess[str]:
+        # Each scenario has its own state: two may come to the same port, and a token of the first would open the second.
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "IPYMCP_STATE_DIR": str(state or self._results / "state")}
         return subprocess.run(
             [*self._command, *arguments],
             cwd=ROOT,
-            env=self._environment,
+            env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
