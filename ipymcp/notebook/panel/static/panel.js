@@ -219,6 +219,8 @@ var T,nn,Go,ce,yt,ze,on,Ue,rn,wt,_t,sn,je=Symbol.for("pv"),Qe={},Ge=[],Yo=/^m(i|
 .ipymcp .mcp-single .mcp-question { max-height: 400px; }
 .ipymcp .mcp-asking .mcp-question { max-height: none; }
 .ipymcp .mcp-whole { margin: 4px 0; padding-left: 4em; }
+.ipymcp .mcp-whole > li { display: list-item; list-style: decimal; min-height: 1.45em; }
+.ipymcp .mcp-whole > li::marker { color: var(--mcp-dim); font-variant-numeric: tabular-nums; }
 .ipymcp .mcp-whole code { white-space: pre-wrap; overflow-wrap: anywhere; }
 .ipymcp .mcp-asking .mcp-clipped { max-height: 480px; }
 .ipymcp .mcp-wanted { border-inline-start: 3px solid var(--mcp-line); padding-inline-start: 8px; }
