@@ -121,6 +121,11 @@ class Policy:
             known = self._worlds[key] = (entry, rights, is_open)
         return known[2]
 
+    @property
+    def state(self) -> object:
+        """Stands for all that was decided so far: another object after every change."""
+        return self._state
+
     def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
         """What is decided of a tool for a caller."""
         key = (entry.server, entry.name, caller)
