@@ -126,6 +126,7 @@ HINTS: list[tuple[McpError, str | None]] = [
     (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
     (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
     (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
+    (ServerStopped("is stopped", hint="%mcp start 'it''s mine'"), "press Start"),
     (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
     (ServerStopped("is starting", hint="%mcp shows how it goes"), "see Servers"),
     (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),
