@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ipymcp.masking import mask, masks
 
-__all__ = ["colored", "escaped", "is_safe", "one_line", "shown_json", "stripped", "unmasked_line", "visible"]
+__all__ = ["colored", "escaped", "is_safe", "one_line", "quoted", "shown_json", "stripped", "unmasked_line", "visible"]
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -24,6 +24,7 @@ _INVISIBLE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
+_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;$]*[^\s'\"()\[\]{}=;$?\\]")
 # What emoji and Persian need, where it stands after something that is not ASCII: joiners and one variation selector.
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
@@ -88,6 +89,11 @@ def _each_visible(value: Any) -> Any:
 def is_safe(value: str) -> bool:
     """Whether a text is one line that shows all of itself, and holds no secret."""
     return one_line(value) == value
+
+
+def quoted(name: str, *, is_open: bool = False) -> str:
+    """A name as it is typed on a `%mcp` line: in quotes where it needs them, the closing one unless it goes on."""
+    return name if _BARE.fullmatch(name) else "'" + name.replace("'", "''") + ("" if is_open else "'")
 
 
 def _shown(value: str) -> str:

@@ -15,6 +15,7 @@ from ipymcp.config.definition import Source
 from ipymcp.config.formats import SHAPE, definitions, entries
 from ipymcp.config.shapes import no_shape
 from ipymcp.errors import ConfigError
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -161,7 +162,7 @@ def _check(status: os.stat_result, file: Path, owners: frozenset[int] | None) ->
     if owners is not None and status.st_uid not in owners:
         raise ConfigError(
             f"{file}: ignored: it belongs to another user ({_user(status.st_uid)})",
-            hint=f"if you wrote it, make it yours; else read it, then %mcp load {file}",
+            hint=f"if you wrote it, make it yours; else read it, then %mcp load {quoted(str(file))}",
         )
 
 

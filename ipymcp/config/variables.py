@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from msgspec import Struct, field
 
 from ipymcp.errors import ConfigError
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -194,7 +195,7 @@ class _Expander:
             case "secret":
                 value, hint = (
                     self._lookup.secret(name),
-                    f"%mcp secret set {name} asks for it",
+                    f"%mcp secret set {quoted(name)} asks for it",
                 )
             case "input":
                 given = name in self._definition.inputs

@@ -10,6 +10,7 @@ from ipymcp.config.definition import Source
 from ipymcp.config.discovery import Configuration, candidates, discover, marked, stamp
 from ipymcp.config.files import read_each
 from ipymcp.errors import ConfigError
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
@@ -82,7 +83,10 @@ class Discovery:
             if now != before:
                 self._stamps[path] = now
                 what = "is new" if before is None else "is gone" if now is None else "has changed"
-                word = "%mcp load" if path not in self._named else f"%mcp load {path}" if now is not None else ""
-                then = f"{word} brings the servers up to date" if word else "its servers stay until %mcp unload NAME"
+                then = "its servers stay until %mcp unload NAME"
+                if path not in self._named:
+                    then = "%mcp load brings the servers up to date"
+                elif now is not None:
+                    then = f"%mcp load {quoted(str(path))} brings the servers up to date"
                 lines.append(f"{path} {what}: {then}")
         return lines

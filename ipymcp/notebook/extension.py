@@ -17,6 +17,7 @@ from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.notices import say
 from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.runtime.nested import is_harmfully_patched
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -257,7 +258,7 @@ def _cell(ip: Any) -> int | None:
 
 
 def _set_model(model: str, budget: int) -> None:
-    late = " ".join(ipymcp.host()._set_model(model or None, budget))
+    late = " ".join(map(quoted, ipymcp.host()._set_model(model or None, budget)))
     if late:
         say(f"{late}: it counts there after the next start: %mcp restart {late}")
 

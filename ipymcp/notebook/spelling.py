@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 
 from ipymcp.notebook.magics.line import tokenize_partial
-from ipymcp.runtime.names import quoted
-from ipymcp.text import unmasked_line
+from ipymcp.text import quoted, unmasked_line
 
 __all__ = ["code_value", "line_argument", "line_word", "unquoted"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import PolicyError
 from ipymcp.policy.questions import ALLOWING, ApprovalQuestion, WantedCall
 from ipymcp.policy.rules import WHOSE, Rule, hints
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -198,7 +199,7 @@ class Approvals:
                 rule = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
                 doubt = self._doubt(wish)
                 text = f"needs your consent by the rule {rule!r}, and nobody answered"
-                hint = f"%mcp policy allow {wish.name}"
+                hint = f"%mcp policy allow {quoted(wish.name)}"
                 if doubt:  # which no rule outweighs
                     way = f"--allow {wish.name} or %config IPyMCP.doubts = False"
                     text = f"needs your consent because {doubt}, and nobody answered; {way} allows it beforehand"
@@ -216,5 +217,5 @@ def _order(wish: Wish) -> int:
 
 
 def _error(wish: Wish, text: str, hint: str | None = None) -> PolicyError:
-    hint = hint or f"%mcp policy explain {wish.name}"
+    hint = hint or f"%mcp policy explain {quoted(wish.name)}"
     return PolicyError(text, server=wish.entry.server, tool=wish.entry.name, hint=hint)

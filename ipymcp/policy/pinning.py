@@ -11,6 +11,7 @@ from ipymcp.errors import ConfigError, PolicyError
 from ipymcp.files import SHARED, write_file, write_hint
 from ipymcp.policy.pins import Differences, Pins, spelled
 from ipymcp.protocol.jsontypes import is_object
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -76,7 +77,7 @@ class Pinning:
                 raise PolicyError(
                     f"differs from {LOCK_FILE}: {text}",
                     server=server,
-                    hint=f"%mcp load {server} runs it unlocked; then %mcp pins export writes the file anew",
+                    hint=f"%mcp load {quoted(server)} runs it unlocked; then %mcp pins export writes the file anew",
                 )
             self._unlocked[digest] = frozenset(differing)
         else:

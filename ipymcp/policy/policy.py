@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from glob import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ipymcp.errors import PolicyError
 from ipymcp.policy.filters import Filters
 from ipymcp.policy.rules import Verdict, forbidden_by_mode, hints, matching
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +95,7 @@ class Policy:
             if _covers(self._turns.get(turn), rights, entry):
                 return Verdict("allow", "allowed for this answer")
             return verdict
-        name = f"{entry.server}.{entry.name}"
+        name = quoted(f"{entry.server}.{entry.name}")
         raise PolicyError(
             verdict.why,
             server=entry.server,
@@ -118,6 +120,11 @@ class Policy:
             is_open = hints(entry, rights).get("openWorldHint") is not False
             known = self._worlds[key] = (entry, rights, is_open)
         return known[2]
+
+    @property
+    def state(self) -> object:
+        """Stands for all that was decided so far: another object after every change."""
+        return self._state
 
     def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
         """What is decided of a tool for a caller."""
@@ -171,11 +178,12 @@ class Policy:
         pattern = self.filters.forbidding(entry)
         if pattern is None:
             return None
-        by = "" if pattern == f"{entry.server}.{entry.name}" else f" by {pattern!r}"
-        return Verdict("deny", f"is disabled{by}", f"%mcp enable {entry.server}.{entry.name}")
+        name = f"{entry.server}.{entry.name}"
+        by = "" if pattern in (name, escape(name)) else f" by {pattern!r}"
+        return Verdict("deny", f"is disabled{by}", f"%mcp enable {quoted(escape(name))}")
 
     def _pinned(self, entry: Subject, rights: Rights, caller: Caller) -> Verdict | None:
-        key, name = (rights.digest, entry.name), f"{entry.server}.{entry.name}"
+        key, name = (rights.digest, entry.name), quoted(f"{entry.server}.{entry.name}")
         if key in self._unlocked:
             return Verdict("deny", "differs from mcp.lock", f"%mcp pins {name}")
         if self._pins != "off" and caller != "user" and key in self._new and self._has_allowance(rights, caller):
@@ -186,7 +194,8 @@ class Policy:
         if self._pins == "all" or caller != "user":
             why = "its definition has changed since it was pinned"
             return Verdict("deny", why, f"%mcp pins {name} shows how · %mcp pins accept {name}")
-        return Verdict("allow", "", notice=f"{name} has changed since it was pinned: %mcp pins {name}")
+        notice = f"{entry.server}.{entry.name} has changed since it was pinned: %mcp pins {name}"
+        return Verdict("allow", "", notice=notice)
 
     def _has_allowance(self, rights: Rights, caller: Caller) -> bool:
         """Whether the user has allowed something of a definition's server: they saw the tools that it had then."""

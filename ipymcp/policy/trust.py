@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ipymcp.errors import TrustError
 from ipymcp.policy.questions import Candidate, TrustAnswer, TrustQuestion
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -145,8 +146,8 @@ class Trust:
 
     def _hint(self, name: str, digest: str) -> str:
         if digest in self._too_long:
-            return f"make it shorter, or have it run unseen: %mcp load {name} --trust"
-        asks = f"%mcp start {name} asks; " if _variable() != "none" else ""
+            return f"make it shorter, or have it run unseen: %mcp load {quoted(name)} --trust"
+        asks = f"%mcp start {quoted(name)} asks; " if _variable() != "none" else ""
         return f"{asks}{VARIABLE}={digest} where nobody can be asked"
 
     async def allows(self, definition: ServerDefinition) -> bool:

@@ -17,10 +17,10 @@ from ipymcp.policy.untrusted import quotes_server
 from ipymcp.protocol.pushes import HandshakeNeeded
 from ipymcp.protocol.rpc import Slot
 from ipymcp.runtime.checked import PATIENCE, checked
-from ipymcp.runtime.names import expression, quoted
+from ipymcp.runtime.names import expression
 from ipymcp.runtime.nested import run_nested
 from ipymcp.runtime.waiting import Interrupts, Waiter
-from ipymcp.text import one_line
+from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

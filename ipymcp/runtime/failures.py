@@ -21,8 +21,8 @@ from ipymcp.errors import (
 )
 from ipymcp.protocol.jsontypes import is_array, is_object
 from ipymcp.runtime.environment import forgotten_variable
-from ipymcp.runtime.names import quoted
 from ipymcp.runtime.web import domain, is_web_address
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition

@@ -13,6 +13,7 @@ from ipymcp.errors import PolicyError
 from ipymcp.policy.conversation import current_actor
 from ipymcp.policy.policy import Policy
 from ipymcp.policy.untrusted import UntrustedContent
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -170,7 +171,7 @@ class Guard:
         notes = dict.fromkeys(changed, "has changed since it was pinned")
         notes |= dict.fromkeys(new, "is new since the others were pinned")
         for name, note in notes.items():
-            session.log.add("host", "warning", f"{name} {note}: %mcp pins {session.name}.{name}")
+            session.log.add("host", "warning", f"{name} {note}: %mcp pins {quoted(f'{session.name}.{name}')}")
         found = await asyncio.to_thread(scan, session.name, tools)
         for finding in found:
             session.log.add("host", "warning", f"the scan found: {finding}")

@@ -26,7 +26,7 @@ from ipymcp.runtime.events import Events
 from ipymcp.runtime.guard import Guard
 from ipymcp.runtime.interaction import Desk
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.runtime.names import RESERVED_HOST, aliases, identifier, nearest, quoted
+from ipymcp.runtime.names import RESERVED_HOST, aliases, identifier, nearest
 from ipymcp.runtime.notices import Notices
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.redirects import Redirects
@@ -34,6 +34,7 @@ from ipymcp.runtime.services import Services, Timing
 from ipymcp.runtime.states import State
 from ipymcp.state.history import History
 from ipymcp.state.store import Store
+from ipymcp.text import quoted
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import AuthError
 from ipymcp.runtime.interaction import LoginQuestion
-from ipymcp.runtime.names import quoted
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

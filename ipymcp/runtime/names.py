@@ -24,7 +24,6 @@ __all__ = [
     "identifier",
     "model_name",
     "nearest",
-    "quoted",
 ]
 
 RESERVED_HOST = frozenset(
@@ -41,7 +40,6 @@ RESERVED_PROMPTS = frozenset({"df", "table"})
 """Words of `mcp.server.prompts` itself. A prompt of such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
 _NO_IDENTIFIER = re.compile(r"[^\w\u0080-\U0010ffff]", re.ASCII)
-_BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;$]*[^\s'\"()\[\]{}=;$?\\]")
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 _LONGEST_WORD = 200
@@ -125,8 +123,3 @@ def expression(server: str, tool: str) -> str:
 def _member(owner: str, name: str, reserved: Collection[str]) -> str:
     is_plain = identifier(name) == name and name not in reserved
     return f"{owner}.{name}" if is_plain else f"{owner}[{name!r}]"
-
-
-def quoted(name: str, *, is_open: bool = False) -> str:
-    """A name as it is typed on a `%mcp` line: in quotes where it needs them, the closing one unless it goes on."""
-    return name if _BARE.fullmatch(name) else "'" + name.replace("'", "''") + ("" if is_open else "'")

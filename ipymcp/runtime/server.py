@@ -37,12 +37,12 @@ from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
 from ipymcp.runtime.health import check, watch_health
 from ipymcp.runtime.logs import RollingLog
-from ipymcp.runtime.names import quoted
 from ipymcp.runtime.opening import Opener
 from ipymcp.runtime.refresh import hold_subscription, keep_fresh
 from ipymcp.runtime.starting import Start
 from ipymcp.runtime.states import State
 from ipymcp.runtime.subscriptions import Subscriptions
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine

@@ -12,6 +12,7 @@ from ipymcp.masking import masks
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 from ipymcp.runtime.interaction import CANCELLED, Answer, FormQuestion
 from ipymcp.state.inputs import is_password
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
@@ -88,7 +89,8 @@ async def _recall(session: ServerSession, names: Iterable[str], services: Servic
     for name in names:
         try:
             if await asyncio.to_thread(services.store.inputs.recall, session.definition, name, session.digest):
-                session.log.add("host", "info", f"input:{name} is kept; %mcp secret delete input:{name} forgets it")
+                kept = f"input:{name}"
+                session.log.add("host", "info", f"{kept} is kept; %mcp secret delete {quoted(kept)} forgets it")
         except SecretError as error:
             session.log.add("host", "warning", f"what was kept as input:{name} cannot be read: {error.message}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ipymcp.config.variables import SECRET_NAME
 from ipymcp.errors import SecretError
 from ipymcp.masking import masks
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.state.safe import Kept, Safe
@@ -59,7 +60,7 @@ class Secrets:
             raise SecretError("that is no name for a secret", hint="use letters, digits, _, . and -")
         if not value:
             raise SecretError(
-                f"the secret {name!r} would be empty; nothing was changed", hint=f"%mcp secret delete {name}"
+                f"the secret {name!r} would be empty; nothing was changed", hint=f"%mcp secret delete {quoted(name)}"
             )
         masks.add(value)
         return self._safe.set("secret", name, value)

@@ -15,8 +15,9 @@ from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.runtime.checked import shown
-from ipymcp.runtime.names import identifier, nearest, quoted
+from ipymcp.runtime.names import identifier, nearest
 from ipymcp.runtime.states import State
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -222,7 +223,7 @@ def _check_file(text: str, host: Host) -> None:
         raise UnknownName(f"{shown(text)}: no such file", hint=f"a command stands behind --: %mcp load -- {text}")
     program = next((word for end, word in _PROGRAMS.items() if text.endswith(end)), None)
     if program is not None:
-        raise UnknownName(f"{shown(text)} is a program, no config file", hint=f"%mcp load -- {program}{text}")
+        raise UnknownName(f"{shown(text)} is a program, no config file", hint=f"%mcp load -- {program}{quoted(text)}")
     if _ADDRESS.fullmatch(text) and not os.path.exists(path):
         scheme = "http" if _LOCAL.match(text) else "https"
         hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"

@@ -13,9 +13,9 @@ from ipymcp.config.secrecy import masked_definition
 from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.runtime.folders import folder_of
-from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
-from ipymcp.text import escaped, visible
+from ipymcp.text import escaped, quoted, visible
 from ipymcp.tools.tables import Table
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
         return "asked for at the start" if one.name in definition.inputs else "described nowhere"
     if one.kind == "secret":
         is_kept = any(kept.name == one.name for kept in host.state.secrets.kept())
-        return "a kept secret" if is_kept else f"not kept: %mcp secret set {one.name}"
+        return "a kept secret" if is_kept else f"not kept: %mcp secret set {quoted(one.name)}"
     return "a folder" if one.kind == "place" else "nothing ipymcp knows"
 
 

@@ -22,7 +22,8 @@ from ipymcp.config.hosts import HOSTS, read_host
 from ipymcp.config.places import own_files, user_file
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.policy.trust import Grant
-from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.names import nearest
+from ipymcp.text import quoted
 from ipymcp.tools.given import given
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from ipymcp.runtime.checked import (
     checked,
     one_of,
 )
-from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.names import nearest
 from ipymcp.runtime.states import State
+from ipymcp.text import quoted
 from ipymcp.tools.interaction import Prompts
 from ipymcp.tools.live import Live
 from ipymcp.tools.servers import Servers, ServerTools

@@ -11,7 +11,8 @@ from ipymcp.errors import RpcError, UnknownName
 from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.checked import TEXT, check_name, checked
-from ipymcp.runtime.names import nearest, quoted
+from ipymcp.runtime.names import nearest
+from ipymcp.text import quoted
 from ipymcp.tools.arguments import Argument, callable_class, named, schema_of
 from ipymcp.tools.content import Part, read_part
 from ipymcp.tools.live import Listing, Live

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import RpcError, UnknownName
 from ipymcp.runtime.checked import FUNCTION, TEXT, check_name, checked
-from ipymcp.runtime.names import nearest, quoted
-from ipymcp.text import one_line
+from ipymcp.runtime.names import nearest
+from ipymcp.text import one_line, quoted
 from ipymcp.tools.live import Listing, Live
 from ipymcp.tools.looking import look, look_at_all, look_quickly, not_running, selects
 from ipymcp.tools.readings import ResourceResult

@@ -35,6 +35,8 @@ export interface Server {
   resources: number | null;
   prompts: number | null;
   disabled_tools: number;
+  /** Another number after every change of its tools, or of what is decided of them. Absent where the kernel is older. */
+  tools_version?: number;
   error: Problem | null;
   instructions: string | null;
   capabilities: string[];

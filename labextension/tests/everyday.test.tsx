@@ -45,6 +45,22 @@ describe("a tool that is switched off and on", () => {
     await waitFor(() => expect(see.queryByText("asks first")).toBeNull());
   });
 
+  test("shows what a rule typed in a cell decides of it", async () => {
+    let decision: Tool["decision"] = "allow";
+    const kernel = new FakeKernel(stateOf([server("demo")]), {
+      tools: () => [tool("demo", "echo", { decision })],
+      tool: () => tool("demo", "echo", { decision }),
+    });
+    const { see, tab } = await show(kernel);
+    tab("Tools");
+    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    await see.findByRole("heading", { name: /echo/ });
+    expect(see.queryByText("denied by policy")).toBeNull();
+    decision = "deny";
+    kernel.patch({ servers: { demo: server("demo", { tools_version: 2 }) } });
+    expect(await see.findByText("denied by policy")).toBeTruthy();
+  });
+
   test("the list shows the worst that a tool says of itself", async () => {
     const badges = [
       { text: "changes things", kind: "neutral" as const },

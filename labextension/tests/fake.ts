@@ -146,6 +146,7 @@ export function server(name: string, given: Partial<Server> = {}): Server {
     resources: null,
     prompts: null,
     disabled_tools: 0,
+    tools_version: 1,
     error: null,
     instructions: null,
     capabilities: ["tools"],

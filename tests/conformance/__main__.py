@@ -118,7 +118,7 @@ class Suite:
         )
 
     def _run(self, *arguments: str, state: Path | None = None) -> subprocess.CompletedProcess[str]:
-        # Each scenario has its own state: two may get the same port, and a token of the first would open the second.
+        # Scenarios may get the same port one after the other; a token stored for the first would open the second.
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "IPYMCP_STATE_DIR": str(state or self._results / "state")}
         return subprocess.run(
             [*self._command, *arguments],

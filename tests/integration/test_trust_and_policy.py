@@ -403,3 +403,28 @@ def test_a_listing_counts_what_policy_hides(started: Start) -> None:
     run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\n%mcp policy deny alpha.echo;")
     listed = run(kernel, "%mcp tools alpha.echo").text or ""
     assert listed.splitlines()[-1] == "1 not shown: %mcp policy says why"
+
+
+def test_hints_name_servers_and_tools_with_blanks_as_lines_that_can_be_pasted(started: Start) -> None:
+    kernel = started()
+    tools = [json.dumps({"name": name}) for name in ("write file", "it's", "a[1]")]
+    own = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "named.py"), *tools]}
+    write(kernel.folder / "own.json", {"my server": own})
+    run(kernel, f"{LOAD}%mcp load --trust own.json\nserver = mcp['my server']")
+
+    def pasted(call: str, *clauses: str) -> None:
+        hint = failed(kernel, call, ask=False)[1].strip()
+        assert hint.startswith(" · ".join(clauses)), hint
+        for line in clauses:
+            run(kernel, line.removesuffix(" shows how"))
+        run(kernel, call)
+
+    by_policy = "%mcp policy explain 'my server.write file'", "%mcp policy allow 'my server.write file'"
+    run(kernel, "%mcp policy deny 'my server.*';")
+    pasted("server['write file']()", *by_policy)
+    run(kernel, "%mcp policy ask 'my server.*';")
+    pasted('server["it\'s"]()', "%mcp policy allow 'my server.it''s'")
+    run(kernel, "%mcp policy reset\n%mcp disable 'my server.*'")
+    pasted("server['a[1]']()", "%mcp enable 'my server.a[[]1]'")
+    run(kernel, "%mcp disable 'my server'")
+    pasted("server['a[1]']()", "%mcp enable 'my server'")

@@ -44,6 +44,7 @@ def test_hello_is_answered_by_hello_and_a_snapshot(demo: Notebook) -> None:
     assert time.time() - 60 < row.pop("since") < time.time()
     assert row.pop("pid") == demo.mcp.servers["demo"].pid
     assert row.pop("where").startswith(sys.executable)
+    assert row.pop("tools_version") > 0
     assert row.pop("instructions").startswith("A server to try MCP on.")
     assert row == {
         **{"name": "demo", "alias": "demo", "state": "ready", "lazy": False, "transport": "stdio"},

@@ -10,7 +10,7 @@ import pytest
 from ipymcp.errors import AuthError, CallTimeout, McpError, ServerStopped, ToolError, TrustError
 from ipymcp.notebook.panel.hints import panel_hint
 from ipymcp.runtime.interaction import FormQuestion
-from tests.panel.notebooks import Notebook, Open
+from tests.panel.notebooks import Notebook, Open, quiet
 from tests.panels import DirectView, Message
 
 
@@ -67,6 +67,34 @@ def test_a_tool_that_is_switched_off_keeps_its_decision(demo: Notebook) -> None:
     assert (row["disabled"], row["decision"]) == (False, "allow")
 
 
+def test_a_view_learns_of_every_change_of_what_a_list_of_tools_shows(demo: Notebook) -> None:
+    view = demo.view()
+    quiet(view)
+    version = view.state["servers"]["demo"]["tools_version"]
+
+    def decision() -> str:
+        """What the list says of a tool, once the view knows that it has to ask again."""
+        nonlocal version
+        view.until(lambda now: now["servers"]["demo"]["tools_version"] != version)
+        version = view.state["servers"]["demo"]["tools_version"]
+        return next(row["decision"] for row in view.ask("tools", server="demo") if row["name"] == "query")
+
+    demo.mcp.policy.ask("demo.query")
+    assert decision() == "ask"
+    demo.mcp.policy.deny("demo.*")
+    assert decision() == "deny"
+    demo.mcp.policy.reset()
+    assert decision() == "allow"
+    demo.mcp.disable("demo.query")
+    demo.mcp.enable("demo.query")
+    decision()
+
+    quiet(view)
+    demo.mcp.demo.echo("a")
+    view.until(lambda now: now["servers"]["demo"]["calls"] == 1)
+    assert view.state["servers"]["demo"]["tools_version"] == version, "a call changes nothing of them"
+
+
 FORMATS = [
     ("email", "nope", "expected an email address", "a@example.com"),
     ("uri", "nope", "expected an address, such as https://host/path", "https://example.com/a"),
@@ -98,6 +126,7 @@ HINTS: list[tuple[McpError, str | None]] = [
     (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
     (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
     (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
+    (ServerStopped("is stopped", hint="%mcp start 'it''s mine'"), "press Start"),
     (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
     (ServerStopped("is starting", hint="%mcp shows how it goes"), "see Servers"),
     (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),

@@ -17,6 +17,18 @@ OTHER_WORDS = ("lists", "shows", "line", "can", "needs", "are", "status")
 """What sentences about `%mcp` alone go on with."""
 PACKAGE = Path(ipymcp.__file__).parent
 WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
+FILLED = re.compile(r"%mcp(?: [a-z]+)+(?: [^\s,;·]+)* $")
+"""A line to type, up to a word that is filled in."""
+NOT_QUOTED = {
+    "call.py": {"shown", "path.raw"},  # a number, and the word as it was typed
+    "calls.py": {"self.number"},
+    "dispatch.py": {"word.raw", "text.strip()"},  # as they were typed
+    "asked.py": {"name", "text", "program", "scheme"},  # a command line as it was given, and words of our own
+    "config.py": {"names[0]", "'it' if one else 'them'"},
+    "load.py": {"alone"},
+    "configuration.py": {"where"},
+}
+"""Words of our own, numbers, and what the user typed: by file."""
 NEED_NAMES = ("start", "restart", "enable", "disable", "unload", "read", "prompt", "subscribe")
 
 
@@ -48,6 +60,41 @@ def test_every_line_that_a_message_names_has_a_word_that_exists_and_the_names_it
             found += 1
             if word in NEED_NAMES:
                 assert following.startswith(("<", "--", "…")) or following.isupper(), (where, text)
+    assert found > 40
+
+
+def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
+    """Every value that a function fills a text with: place, text before it, expression, whether that is quoted."""
+    tree = ast.parse(file.read_text())
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        quoted = {
+            name.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and "quoted" in ast.unparse(node.value)
+            for target in node.targets
+            for name in ast.walk(target)
+            if isinstance(name, ast.Name)
+        }
+        for node in ast.walk(function):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            before = ""
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue):
+                    value = ast.unparse(part.value)
+                    yield f"{file.name}:{node.lineno}", before, value, "quoted(" in value or value in quoted
+                before += str(part.value) if isinstance(part, ast.Constant) else "<FILLED>"
+
+
+def test_every_name_that_is_filled_into_a_line_to_type_is_quoted() -> None:
+    found = 0
+    for file in PACKAGE.rglob("*.py"):
+        for where, before, value, is_quoted in filled(file):
+            if FILLED.search(before):
+                found += is_quoted
+                assert is_quoted or value in NOT_QUOTED.get(file.name, ()), (where, before, value)
     assert found > 40
 
 

@@ -15,8 +15,8 @@ from ipymcp.notebook.magics.load import headers, variables
 from ipymcp.notebook.magics.options import Option, Syntax
 from ipymcp.notebook.magics.request import Command
 from ipymcp.notebook.notices import say
-from ipymcp.runtime.names import nearest, quoted
-from ipymcp.text import one_line
+from ipymcp.runtime.names import nearest
+from ipymcp.text import one_line, quoted
 from ipymcp.tools import configuration, edits
 from ipymcp.tools.asked import notices
 from ipymcp.tools.given import placed, settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.errors import McpError
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.values import Object, parse_arguments, parse_body
-from ipymcp.runtime.names import quoted
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

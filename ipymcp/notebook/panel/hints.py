@@ -14,7 +14,7 @@ __all__ = ["panel_hint"]
 
 _CLAUSES: Final = re.compile(r"\s+·\s+|;\s+|,\s+or\s+")
 _BUTTON: Final = re.compile(
-    r"%mcp (start|stop|restart|enable|disable)(?: (?:'[^']*'|\S+))?(?: (?:asks|tries)(?: again)?)?"
+    r"%mcp (start|stop|restart|enable|disable)(?: (?:'(?:[^']|'')*'|\S+))?(?: (?:asks|tries)(?: again)?)?"
 )
 _TAB: Final = re.compile(r"%mcp (logs|tools|resources|prompts|history)\b.*")
 _STATES: Final = re.compile(r"%mcp( shows.*)?")

@@ -45,6 +45,9 @@ class Shown:
         self._is_own = is_own
         self._keys: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._disabled: dict[str, tuple[Catalog, object, int]] = {}
+        self._tools: dict[str, tuple[tuple[Any, ...], int]] = {}
+        """What the list of a server's tools was made from, and the number of that version."""
+        self._tools_versions = 0
         self._looked: dict[str, Client] = {}
         """The connections whose resources and prompts were listed, by server."""
 
@@ -73,16 +76,31 @@ class Shown:
         rules = host.guard.policy.filters.rules
         for name, session in sessions.items():
             alias = aliases[name] if aliases else self.rows["servers"][name]["alias"]
+            tools_version = self._tools_version(session)
             key = (
                 session, alias, session.state, session.is_lazy, session.client, session.calls, session.catalog,
-                session.error, session.last_error, rules,
+                session.error, session.last_error, rules, tools_version,
             )  # fmt: skip
             if self._is_news("servers", name, key):
-                self._put("servers", name, server_row(session, alias, self._count_disabled(session, rules)))
+                disabled = self._count_disabled(session, rules)
+                self._put("servers", name, server_row(session, alias, disabled, tools_version))
             if session.client is not None and self._looked.get(name) is not session.client:
                 self._looked[name] = session.client
                 session.spawn(_list_offers(session, session.client), "panel")
         self._keep("servers", sessions.keys())
+
+    def _tools_version(self, session: ServerSession) -> int:
+        """Number what a list of its tools shows; views that have a list of an older version ask for it again."""
+        guard = self._host.guard
+        key = (
+            session, session.catalog.tools, session.rights, guard.policy.filters.rules, guard.policy.state,
+            guard.findings.get(session.name),
+        )  # fmt: skip
+        known = self._tools.get(session.name)
+        if known is None or known[0] != key:
+            self._tools_versions += 1
+            known = self._tools[session.name] = key, self._tools_versions
+        return known[1]
 
     def _count_disabled(self, session: ServerSession, rules: object) -> int:
         """How many of its tools are switched off, counted once for these tools and rules."""
@@ -120,6 +138,7 @@ class Shown:
             if part == "servers":
                 self._looked.pop(name, None)
                 self._disabled.pop(name, None)
+                self._tools.pop(name, None)
         self.version += bool(gone)
 
 

@@ -43,13 +43,14 @@ _BADGES: tuple[tuple[str, bool, str, str], ...] = (
 )
 
 
-def server_row(session: ServerSession, alias: str, disabled: int) -> Message:
+def server_row(session: ServerSession, alias: str, disabled: int, tools_version: int) -> Message:
     """One server.
 
     Args:
         session: It.
         alias: What a user types for it.
         disabled: How many of its tools are switched off.
+        tools_version: Another number after every change of its tools, or of what is decided of them.
     """
     client, definition = session.client, session.definition
     return {
@@ -69,6 +70,7 @@ def server_row(session: ServerSession, alias: str, disabled: int) -> Message:
         "resources": _count(session, client, "resources"),
         "prompts": _count(session, client, "prompts"),
         "disabled_tools": disabled,
+        "tools_version": tools_version,
         "error": _error(session),
         "instructions": _text(client.instructions if client else None),
         "capabilities": sorted(visible(str(name)) for name in client.capabilities) if client else [],

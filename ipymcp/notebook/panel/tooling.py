@@ -12,7 +12,7 @@ from ipymcp.notebook.panel.preview import preview, prompt_preview
 from ipymcp.notebook.panel.state import problem, tool_details, tool_rows
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.runtime.names import nearest
-from ipymcp.text import visible
+from ipymcp.text import quoted, visible
 from ipymcp.tools.prompts import prompt
 from ipymcp.tools.resources import Resource
 from ipymcp.tools.templates import expand, template_schema
@@ -185,7 +185,7 @@ async def _prompt(panel: Panel, view: View, message: Message) -> Message:
     name = text(message, "prompt")
     entry = session.catalog.find_prompt(name) or (await session.offers.look("prompts")).find_prompt(name)
     if entry is None:
-        hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {session.name}"
+        hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {quoted(session.name)}"
         raise UnknownName(f"there is no prompt {name!r}", server=session.name, hint=hint)
     result = await prompt(panel.host, entry).aio(**_arguments(message))
     return await _kept(panel, view, panel.host.number(), result, prompt_preview)

@@ -22,7 +22,7 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
   // Whatever may change the list changes this.
   const version = useSelect((state) =>
     Object.values(state.servers)
-      .map(({ name, state: now, tools, disabled_tools }) => `${name} ${now} ${tools} ${disabled_tools}`)
+      .map((each) => `${each.name} ${each.state} ${each.tools} ${each.disabled_tools} ${each.tools_version}`)
       .join("\n"),
   );
   const { value, problem, reload } = useTools(version);
