@@ -1,7 +1,7 @@
 # Everything a checkout can do. Needs Python 3.11 or newer and, for the tests and the linter, Node 20 or newer.
 # ARGS goes to pytest, the benchmark and the notebook: make test ARGS='tests/unit -k results'
 
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
 # Name what .venv and node_modules were made from: another pyproject.toml is another stamp.
@@ -11,7 +11,7 @@ NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/pa
 FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/notebook/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
 FRONTEND_STAMP := labextension/node_modules/.checked
 
-.PHONY: demo lab test frontend browser conformance interop lint bench test-envs clean help
+.PHONY: demo lab test coverage frontend browser conformance interop lint bench test-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,10 @@ ifeq ($(strip $(ARGS)),)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
+
+coverage: test-envs  ## run the tests once more, and report which lines of ipymcp/ they reach
+	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
+		$(BIN)/python -m pytest -n auto --dist loadfile -m 'not timed' --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
@@ -80,5 +84,5 @@ $(NODE_STAMP):
 	@touch $@
 
 clean:  ## remove all that was made
-	rm -rf .venv .envs labextension/node_modules labextension/lib build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .envs labextension/node_modules labextension/lib build dist .coverage* .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import ipymcp
+from tests.environments import MissingEnvironment
 from tests.wire.jsonrpc import envelope_faults, kind_of
 from tests.wire.plugin import checker
 
@@ -27,6 +28,8 @@ class Judge:
     """The official wire types, in a process of their own environment."""
 
     def __init__(self) -> None:
+        if not checker().exists():
+            raise MissingEnvironment("sdk2")
         command = [str(checker()), str(Path(__file__).parent / "wire" / "judge.py")]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

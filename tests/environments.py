@@ -110,7 +110,7 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        return self.folder / "bin" / "python"
+        return self.folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
     @property
     def wanted(self) -> str:
@@ -296,7 +296,7 @@ def make(environment: Environment) -> bool:
 
 
 def _make_venv(environment: Environment) -> None:
-    venv.create(environment.folder, with_pip=False, symlinks=True)
+    venv.create(environment.folder, with_pip=False, symlinks=sys.platform != "win32")
     uv = Path(sys.executable).with_name("uv")
     if uv.is_file() and not environment.needs_wheel:  # what pip says of a missing wheel is read below
         options = ("-q", "--compile-bytecode", "--python", str(environment.python))

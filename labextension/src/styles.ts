@@ -111,7 +111,7 @@ const RULES = `
 .ipymcp .mcp-card { border-bottom: 1px solid var(--mcp-line); }
 .ipymcp .mcp-card-line { display: flex; align-items: center; gap: 8px; height: 30px; padding: 0 8px; min-width: 0; }
 .ipymcp .mcp-card-name { flex: 1; min-width: 0; overflow: hidden; font-weight: 600; }
-.ipymcp span.mcp-card-name { display: flex; flex: 0 1 auto; min-width: 40%; }
+.ipymcp span.mcp-card-name { display: flex; flex: 0 1 auto; max-width: 55%; }
 .ipymcp span.mcp-card-name + .mcp-ellipsis { flex: 1; text-align: end; }
 .ipymcp .mcp-wide { width: 76px; text-align: end; }
 .ipymcp .mcp-deed { width: 62px; flex: none; display: flex; justify-content: flex-end; }
@@ -219,6 +219,8 @@ const RULES = `
 .ipymcp .mcp-single .mcp-question { max-height: 400px; }
 .ipymcp .mcp-asking .mcp-question { max-height: none; }
 .ipymcp .mcp-whole { margin: 4px 0; padding-left: 4em; }
+.ipymcp .mcp-whole > li { display: list-item; list-style: decimal; min-height: 1.45em; }
+.ipymcp .mcp-whole > li::marker { color: var(--mcp-dim); font-variant-numeric: tabular-nums; }
 .ipymcp .mcp-whole code { white-space: pre-wrap; overflow-wrap: anywhere; }
 .ipymcp .mcp-asking .mcp-clipped { max-height: 480px; }
 .ipymcp .mcp-wanted { border-inline-start: 3px solid var(--mcp-line); padding-inline-start: 8px; }

@@ -14,6 +14,7 @@ from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.panels import Panel
 from tests.browser.places import opened, sidebar, without_extension
 from tests.browser.test_lab_looks import faults
+from tests.browser.test_lab_panel import is_in_sight
 from tests.environments import environment
 from tests.jupyter_servers import TOKEN, JupyterServer
 from tests.scripted import DEMO
@@ -115,6 +116,40 @@ def test_a_card_that_waits_is_accessible_and_an_interrupt_takes_it_back(
     notebook.begin(2)
     asked(notebook, 2).get_by_role("button", name="Allow once").click()
     expect(notebook.output(2).locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+
+
+@pytest.mark.parametrize("where", ["card", "sidebar"])
+def test_all_lines_of_a_models_code_can_be_read_before_it_is_agreed_to(
+    where: str, open_answering: Answering, page: Page
+) -> None:
+    lines = [f"value_{number} = {number}" for number in range(200)]
+    lines[50:53] = ["", "if value_1:", "    value_2 = '" + "long " * 100 + "'"]
+    code = "\n".join([*lines, "print(value_199)"])
+    notebook = open_answering(f"--code run_python({json.dumps({'code': code})})")
+    panel = sidebar(page) if where == "sidebar" else None
+    notebook.run(0)
+    if panel is not None:
+        panel.expect_state("demo", "ready")
+    notebook.begin(1)
+    card = asked(notebook)
+    question = panel.root.get_by_role("alertdialog", name=QUESTION) if panel is not None else card
+    expect(question).to_be_visible()
+
+    shown = question.get_by_role("list", name="The code that would run").get_by_role("listitem")
+    assert shown.all_text_contents() == code.split("\n")
+    heights = shown.evaluate_all("lines => lines.map(line => line.getBoundingClientRect().height)")
+    assert min(heights) > 10, "blank lines have their place"
+    assert shown.evaluate_all("lines => lines.filter(line => line.scrollWidth > line.clientWidth).length") == 0
+    assert shown.nth(50).evaluate("line => getComputedStyle(line).display") == "list-item", "lines are numbered"
+    expect(question.locator(".mcp-settling")).to_have_count(0)
+    for line in (shown.first, shown.nth(52), shown.last):
+        line.scroll_into_view_if_needed()
+        assert is_in_sight(line), line.text_content()
+        for name in ("Allow once", "Deny"):
+            assert where == "card" or is_in_sight(question.get_by_role("button", name=name)), name
+    question.get_by_role("button", name="Allow once").click()
+    notebook.until_idle()
+    expect(notebook.output(1)).to_contain_text("They answered: 199")
 
 
 def test_without_the_extension_the_form_below_the_cards_answers_while_the_cell_blocks(

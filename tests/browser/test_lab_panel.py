@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from tests.browser.notebooks import Notebook
 from tests.browser.places import sidebar
 from tests.environments import ROOT
 
+MISBEHAVING = f"{sys.executable} {ROOT}/tests/servers/misbehaving.py"
 NAMED = str(ROOT / "tests" / "servers" / "named.py")
 Open = Callable[..., Notebook]
 
@@ -91,6 +93,55 @@ def reaches_the_end(rows: Locator) -> bool:
             " >= list.getBoundingClientRect().bottom"
         )
     )
+
+
+def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
+    open_notebook: Open, work: Path, page: Page
+) -> None:
+    folder = work / "a-project-with-a-long-name" / "and-a-folder-in-it"
+    folder.mkdir(parents=True)
+    servers = {name: {"command": "python"} for name in ("weather", "a_server_with_quite_a_long_name_of_its_own")}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    notebook = open_notebook("%load_ext ipymcp", name=str((folder / "notebook").relative_to(work)))
+    notebook.run(0)
+    known = sidebar(page).root.get_by_role("region", name="Servers that can be loaded")
+    expect(known.get_by_role("listitem")).to_have_count(2)
+    for line in known.get_by_role("listitem").all():
+        path = line.get_by_text(str(folder))
+        expect(path).to_have_attribute("title", f"python\n{folder}/.mcp.json")
+        parts = [box(part) for part in (line.locator(".mcp-card-name > *"), path, line.get_by_role("button"))]
+        assert all(part["width"] > 40 for part in parts)
+        for left, right in itertools.pairwise(parts):
+            assert left["x"] + left["width"] <= right["x"]
+
+
+def box(found: Locator) -> dict[str, float]:
+    """Where something is on the page."""
+    place = found.bounding_box()
+    assert place is not None
+    return dict(place)
+
+
+def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp", f"%mcp load own -- {MISBEHAVING};")
+    notebook.run(0)
+    panel = sidebar(page)
+    notebook.run(1)
+    view = panel.find_tool("echo", "own.echo")
+    row = {"species": "Adelie", "note": "some words " * 60, "mass": 3750.123456789012, "island": "Torgersen"}
+    view.get_by_label("text").fill(json.dumps([row] * 4))
+    panel.press("Run")
+    expect(panel.outcome.get_by_role("row")).to_have_count(5)
+    for line in panel.outcome.get_by_role("row").all():
+        assert box(line)["height"] < 30
+    table = panel.outcome.locator(".mcp-html")
+    for cell in panel.outcome.get_by_role("row").last.get_by_role("cell").all():
+        cell.scroll_into_view_if_needed()
+        frame, place = box(table), box(cell)
+        assert frame["x"] <= place["x"] and place["x"] + place["width"] <= frame["x"] + frame["width"] + 1
+        is_whole = cell.evaluate("e => e.scrollWidth <= e.clientWidth")
+        assert is_whole or len(cell.get_attribute("title") or "") > 100
+    expect(panel.outcome.get_by_role("cell", name="3750.123457").first).to_have_css("text-align", "end")
 
 
 def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
+import time
 
 import httpx
 import pytest
@@ -21,7 +23,9 @@ KERNEL = "models"
 @pytest.fixture
 def kernel(start_kernel: StartKernel, models: str) -> Kernel:
     """A kernel that has pydantic-ai, the demo server, and a way to the scripted models."""
-    kernel = start_kernel(KERNEL, env={"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": models})
+    others = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": models}
+    others |= {"GOOGLE_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": models}
+    kernel = start_kernel(KERNEL, env={"OPENAI_API_KEY": "k", **others})
     setup = f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}\nurl = '{models}/v1'"
     assert kernel.run(setup).status == "ok"
     return kernel
@@ -179,6 +183,83 @@ def test_variables_are_in_the_prompt_and_said(kernel: Kernel, models: str) -> No
     assert "kind,mass\na,1\nb,2\n</variable>" in prompt
 
 
+LARGE = """
+import dataclasses, time
+import numpy as np, pandas as pd
+class Long:
+    def __repr__(self): return "x" * 10_000_000
+class Broken:
+    def __repr__(self): return 1 / 0
+@dataclasses.dataclass
+class Record:
+    rows: list
+rows = [{"number": number, "text": "x" * 100} for number in range(1_000_000)]
+itself = []
+itself.append(itself)
+texts = ["x" * 1_000_000] * 900
+large = {
+    "text": "x" * 100_000_000,
+    "data": b"x" * 100_000_000,
+    "frame": pd.DataFrame({"number": range(1_000_000), "text": ["x"] * 1_000_000}),
+    "cells": pd.DataFrame({"items": [list(range(5_000_000))] * 5}),
+    "array": np.zeros(20_000_000),
+    "objects": np.array(texts, dtype=object),
+    "arrays": {"first": np.zeros(20_000_000), "second": pd.Series(range(1_000_000))},
+    "items": rows,
+    "nested": {"rows": rows},
+    "record": Record(rows),
+    "matrix": [[0] * 10_000 for _ in range(1_000)],
+    "texts": texts,
+    "span": range(10**12),
+    "number": 10**100_000,
+    "long": Long(),
+    "longs": [Long() for _ in range(900)],
+    "broken": [Broken()],
+    "itself": itself,
+}
+globals().update(large)
+"""
+
+
+def test_large_variables_cost_neither_time_nor_tokens(kernel: Kernel, models: str) -> None:
+    assert kernel.run(LARGE, timeout=60).status == "ok"
+    kernel.run("import resource\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss")
+    names = str(kernel.run("print(*large)").stdout).split()
+
+    started = time.monotonic()
+    kernel.run(f"%mcp ask -m down --base-url {models}/v1 --tools - {' '.join(f'${name}' for name in names)}")
+    took = time.monotonic() - started
+
+    prompt = asked(models)[-1]["messages"][-1]["content"]
+    blocks = dict(re.findall(r'<variable name="(\w+)">\n(.*?)\n</variable>', prompt, re.DOTALL))
+    assert {name: len(text) for name, text in blocks.items() if len(text) > 20_200} == {}
+    assert blocks["nested"].endswith("characters in all]") and blocks["nested"].startswith('{"rows": [{"number": 0, ')
+    assert blocks["record"].startswith('{"rows": [{"number": 0, ')
+    assert blocks["frame"].startswith("DataFrame, 1,000,000 x 2\n")
+    assert blocks["span"].startswith("range of 1,000,000,000,000 items: the first 1,000\n[0, 1, 2, ")
+    assert "[<Broken, whose repr failed: ZeroDivisionError>]" in prompt
+    assert took < 20, "all of them"
+    grown = kernel.run("print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)").stdout
+    assert int(grown) < 400, "MB"
+
+
+def test_a_variable_whose_repr_takes_long_is_given_up_like_an_answer(kernel: Kernel, models: str) -> None:
+    kernel.run(
+        "import time\nclass Slow:\n    def __repr__(self):\n        time.sleep(20)\n        return 'x'\nslow = Slow()"
+    )
+    before = len(asked(models))
+
+    outcome = ask(kernel, "what is $slow?", options="--seconds 1")
+    assert failure(outcome)[0] == "McpError: no answer within 1 s"
+
+    cell = kernel.start(f"print('goes')\n%mcp ask -m echo --base-url {address(kernel)} what is $slow?")
+    cell.wait_for(lambda outcome: "goes" in outcome.stdout, 30)
+    kernel.interrupt()
+    stopped = cell.wait(10)
+    assert stopped.error is not None and stopped.error.ename == "KeyboardInterrupt", stopped
+    assert len(asked(models)) == before
+
+
 def test_in_python_a_prompt_is_sent_as_it_is(kernel: Kernel, models: str) -> None:
     kernel.run("city = 'Oslo'\nmcp.ask('$city costs $$5', model='echo', base_url=url)")
 
@@ -326,9 +407,10 @@ def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Ker
     assert told == "They answered: ZeroDivisionError in line 2: division by zero"
 
 
-def test_anthropics_messages_stream_in_split_pieces_too(kernel: Kernel) -> None:
+@pytest.mark.parametrize("provider", ["anthropic", "google"])
+def test_other_providers_stream_in_split_pieces_too(kernel: Kernel, provider: str) -> None:
     outcome = kernel.run(
-        '%mcp ask -m anthropic:tools --allow * demo__echo({"text": "one"}) demo__plot({"kind": "bar"})'
+        f'%mcp ask -m {provider}:tools --allow * demo__echo({{"text": "one"}}) demo__plot({{"kind": "bar"}})'
     )
 
     assert shown(outcome)[-2].startswith("They answered: one | A bar chart of mean body_mass_g"), outcome
@@ -373,13 +455,19 @@ CALL = 'demo__echo({"text": "x"})'
             "Let me see. ",
             1,
         ),
-        ("cut", "", ["McpError: ", "  ask again · chat 'c' has what was said and done"], "You said", 0),
+        (
+            "cut",
+            "",
+            ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has what was said and done"],
+            "You said",
+            0,
+        ),
         (
             "ends",
-            "",
+            "--allow *",
             ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has"],
-            f"You said: {CALL}",
-            0,
+            "They answered: x",
+            1,
         ),
         (
             "loop",
@@ -441,7 +529,7 @@ def test_malformed_calls_are_told_to_the_model_each_time_and_counted(kernel: Ker
     assert len([one for one in shown(outcome) if one.startswith("demo.echo")]) == 4
 
 
-@pytest.mark.parametrize("model", ["openai-chat:short", "anthropic:short"])
+@pytest.mark.parametrize("model", ["openai-chat:short", "anthropic:short", "google:short"])
 def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model: str) -> None:
     kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
 
@@ -451,8 +539,23 @@ def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model:
     assert kernel.run("answer.reason").text == "'length'"
 
 
-def test_a_stream_of_anthropics_that_ends_without_a_reason_is_no_answer(kernel: Kernel) -> None:
-    assert failure(kernel.run("%mcp ask -m anthropic:ends hey"))[0] == "McpError: the answer broke off in the middle"
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "google"])
+def test_a_stream_that_is_cut_leaves_what_was_done_and_says_so(kernel: Kernel, provider: str) -> None:
+    kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
+
+    def left() -> str | None:
+        return kernel.run("left.text, [(one.tool, one.result.text) for one in left.calls], left.usage.requests").text
+
+    ended = kernel.run(f"%mcp ask -m {provider}:ends --allow * --chat c --out left {CALL}")
+    assert failure(ended)[0] == "McpError: the answer broke off in the middle"
+    assert left() == "('They answered: x', [('echo', 'x')], 2)", "a stream that ends is no answer before it says why"
+
+    lost = kernel.run(f"%mcp ask -m {provider}:cut --chat c --out left hey you there")
+    assert failure(lost)[0] == "McpError: the answer broke off in the middle", "its connection did"
+    assert (left() or "").startswith("('You "), left()
+
+    again = kernel.run(f"%mcp ask -m {provider}:echo --chat c still there?")
+    assert shown(again)[1] == "You said: still there?"
 
 
 def test_a_provider_that_is_not_there_is_named(kernel: Kernel) -> None:
@@ -524,7 +627,11 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
             '--model openai:gpt-5, or for every question %config IPyMCP.model = "openai:gpt-5"',
         ),
         ("%mcp ask -m nope:x hey", "McpError: unknown model: nope:x", "write provider:name, such as"),
-        ("%mcp ask -m google:g hey", "McpError: this model needs the variable GOOGLE_API_KEY", "%env GOOGLE_API_KEY="),
+        (
+            "%mcp ask -m deepseek:g hey",
+            "McpError: this model needs the variable DEEPSEEK_API_KEY",
+            "%env DEEPSEEK_API_KEY=",
+        ),
         ("%mcp ask", "UsageError: what is the question? Write it after it", ""),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean --model?", ""),
     ],

@@ -85,9 +85,10 @@ def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) ->
 
 def test_an_sdist_has_what_the_project_is_made_of_and_nothing_else(sdist: Path) -> None:
     folders = {".ci", "benchmarks", "docs", "etc", "examples", "ipymcp", "labextension", "tests"}
-    files = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml"}
+    files = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "pyproject.toml"}
     made_by_hatchling = {".gitignore", "PKG-INFO"}
     assert {path.name for path in sdist.iterdir()} == folders | files | made_by_hatchling
+    assert not (sdist / "tests" / "unit" / "test_repository.py").exists()  # it reads .github
     metadata = (sdist / "PKG-INFO").read_text()
     assert "Project-URL: Repository, https://github.com/ipymcp/ipymcp\n" in metadata
     assert metadata.endswith((ROOT / "README.md").read_text())

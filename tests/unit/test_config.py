@@ -371,6 +371,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: bytes, messag
     assert refused(read, path) == (f"{path}{message}", hint)
 
 
+@pytest.mark.posix
 def test_a_missing_file_a_folder_and_a_pipe_are_told_apart(tmp_path: Path) -> None:
     assert refused(read, tmp_path / "no.json") == (
         f"{tmp_path}/no.json: no such file", "a relative path starts at the notebook's folder"
@@ -401,6 +402,7 @@ def test_a_script_passes_servers_by_name_or_a_whole_document() -> None:
     assert from_mapping(json.loads(json.dumps(flat)), scope="cell")["time"].source.scope == "cell"
 
 
+@pytest.mark.posix
 def test_a_script_may_pass_paths() -> None:
     servers = from_mapping({"fs": {"command": Path("/bin/x"), "args": [Path("/data")], "cwd": Path("/tmp")}})
     assert (servers["fs"].command, servers["fs"].args, servers["fs"].cwd) == ("/bin/x", ("/data",), "/tmp")

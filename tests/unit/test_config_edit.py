@@ -28,6 +28,8 @@ from ipymcp.tools.policy import ToolPolicy
 from tests.config_files import read
 from tests.unit.asker import Asker
 
+pytestmark = pytest.mark.posix
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -10,6 +10,8 @@ import pytest
 from ipymcp.config.dangers import dangers
 from ipymcp.config.definition import ServerDefinition, Source
 
+pytestmark = pytest.mark.posix
+
 
 def definition(**values: Any) -> ServerDefinition:
     source = Source(scope="project", file="/project/mcp.json", folder="/project")

@@ -18,6 +18,8 @@ from ipymcp.config.places import notebook_file
 from ipymcp.config.watch import Discovery
 from ipymcp.errors import ConfigError
 
+pytestmark = pytest.mark.posix
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -148,7 +150,7 @@ def test_a_wrong_definition_is_the_nearest_of_its_name_all_the_same(home: Path) 
     assert [one.source.file for one in configuration.shadowed["fs"]] == [str(own)]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
 def test_a_file_of_another_user_is_ignored_and_said(home: Path) -> None:
     theirs = define(home / "p" / ".mcp.json", "evil")
     mine = define(home / "p" / "mcp.json", "good")

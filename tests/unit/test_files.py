@@ -16,6 +16,8 @@ from ipymcp.files import PRIVATE, SHARED, create_file, make_private_folder, open
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.posix
+
 PACKAGE = Path(ipymcp.__file__).parent
 WRITERS = {
     *("write_text", "write_bytes", "touch", "mkdir", "makedirs", "rename", "replace", "renames", "link", "symlink"),

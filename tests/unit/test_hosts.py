@@ -15,6 +15,8 @@ from ipymcp.config.formats import definitions
 from ipymcp.errors import ConfigError
 from tests.config_files import read
 
+pytestmark = pytest.mark.posix
+
 HOSTS = Path(__file__).parent.parent / "fixtures" / "hosts"
 OAUTH = {"client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}"}
 

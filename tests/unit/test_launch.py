@@ -11,6 +11,8 @@ import pytest
 from ipymcp.config.definition import Scope, ServerDefinition, Source
 from ipymcp.runtime.environment import launch
 
+pytestmark = pytest.mark.posix
+
 
 @pytest.fixture
 def other_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

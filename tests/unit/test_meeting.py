@@ -16,6 +16,8 @@ import pytest
 
 from ipymcp.state.meeting import Announced, announced, here, is_alive, is_guarded, sweep
 
+pytestmark = pytest.mark.posix
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:

@@ -13,6 +13,8 @@ import pytest
 from ipymcp.errors import ConnectionLost
 from ipymcp.protocol.transports.pipes import LoopReader, LoopWriter, Reader, ThreadReader, ThreadWriter, Writer
 
+pytestmark = pytest.mark.posix
+
 WRITERS = pytest.mark.parametrize("kind", [LoopWriter, ThreadWriter])
 READERS = pytest.mark.parametrize("kind", [LoopReader, ThreadReader])
 PATIENCE = 20.0

@@ -12,6 +12,8 @@ from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.project_files import MAX_SOURCES, Binding, binding
 from ipymcp.config.trust import bound_to
 
+pytestmark = pytest.mark.posix
+
 
 def define(folder: Path, **values: Any) -> ServerDefinition:
     source = Source(scope="project", file=str(folder / "mcp.json"), folder=str(folder))

@@ -12,6 +12,8 @@ import pytest
 from ipymcp import ArgumentError
 from ipymcp.runtime.answers import as_roots
 
+pytestmark = pytest.mark.posix
+
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

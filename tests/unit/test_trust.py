@@ -16,6 +16,8 @@ from ipymcp.policy.questions import TrustAnswer, TrustQuestion
 from ipymcp.policy.trust import MAX_LINES, MAX_SERVERS, Grant, Trust
 from ipymcp.state.db import Database
 
+pytestmark = pytest.mark.posix
+
 
 class User:
     """Answers every question the same way and keeps what was asked."""

@@ -65,6 +65,7 @@ def test_a_subprocess_records_both_directions(product: Path, tmp_path: Path) -> 
     assert run(TALK, product, tmp_path / "log") == [SENT, RECEIVED]
 
 
+@pytest.mark.posix
 def test_a_process_killed_the_moment_after_has_its_frames_recorded(product: Path, tmp_path: Path) -> None:
     killed = TALK + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     assert run(killed, product, tmp_path / "log") == [SENT, RECEIVED]

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments import ENVIRONMENTS
 from tests.wire import DIRECTORY, environment, tap
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def checker() -> Path:
     """The Python that has the official wire types: `.envs/sdk2`, or what IPYMCP_TEST_WIRE_PYTHON names."""
-    return Path(os.environ.get("IPYMCP_TEST_WIRE_PYTHON", ROOT / ".envs" / "sdk2" / "bin" / "python"))
+    return Path(os.environ.get("IPYMCP_TEST_WIRE_PYTHON", ENVIRONMENTS["sdk2"].python))
 
 
 def check_command(directory: Path) -> list[str]:

@@ -202,13 +202,13 @@ class Asker:
         if actor is not None and actor.caller == "model":  # its code asks: what is allowed is the user's to say
             wanted = replace(wanted, allow=())
         turn = f"answer {self._host.number()}"
-        # In a thread: there may be thousands of tools, and large variables.
-        plan, beginning = await asyncio.to_thread(self._prepared, wanted, chat, turn)
+        longer = f"{wanted.limits.twice('seconds')} gives it longer"
+        clock = Clock(self._host.handlers, wanted.limits.seconds, longer)
+        # In a thread: there may be thousands of tools, and variables whose reprs take long.
+        plan, beginning = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn))
         if beginning.source:
             chat.conversation.read(beginning.source)
         self._allow(wanted, turn)
-        longer = f"{wanted.limits.twice('seconds')} gives it longer"
-        clock = Clock(self._host.handlers, wanted.limits.seconds, longer)
         scene = Scene(self._host, audience)
         profile = profile_of(self._model(wanted), wanted.base_url)
         runner = Runner(plan.tools, self._factory, turn, chat.conversation, profile)

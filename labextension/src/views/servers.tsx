@@ -230,7 +230,13 @@ function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
             <span class="mcp-card-name">
               <span class="mcp-ellipsis">{line(server.name)}</span>
             </span>
-            <span class="mcp-dim mcp-ellipsis" title={line(server.where ?? server.source)}>
+            <span
+              class="mcp-dim mcp-ellipsis"
+              title={[server.where, server.source]
+                .filter(Boolean)
+                .map((each) => line(each ?? ""))
+                .join("\n")}
+            >
               {line(server.source)}
             </span>
             <span class="mcp-deed">

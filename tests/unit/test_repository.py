@@ -1,0 +1,81 @@
+"""What the repository's own files say twice is the same in each."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from tests.environments import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def read(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def jobs_of(workflow: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load(workflow.read_text())["jobs"].values())
+
+
+def used_actions(workflow: Path) -> list[str]:
+    """What its lines name that use an action of others."""
+    named = re.findall(r"^\s*(?:- )?uses: (.*)$", workflow.read_text(), re.MULTILINE)
+    return [action for action in named if not action.startswith("./")]
+
+
+def test_every_yaml_file_can_be_read() -> None:
+    paths = [ROOT / ".pre-commit-config.yaml", *(ROOT / ".github").rglob("*.yml")]
+    assert {"ci.yml", "release.yml", "dependabot.yml", "bug.yml", "feature.yml", "config.yml"} <= {
+        p.name for p in paths
+    }
+    for path in paths:
+        assert isinstance(yaml.safe_load(path.read_text()), dict), path
+
+
+def test_the_tests_run_on_the_pythons_that_the_package_names() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    named = [one.rpartition(" ")[2] for one in PYPROJECT["project"]["classifiers"] if one.startswith(prefix)]
+    assert PYPROJECT["project"]["requires-python"] == f">={named[0]}"
+    jobs = read(".github/workflows/ci.yml")["jobs"]
+    assert jobs["ubuntu"]["strategy"]["matrix"]["make"] == ["test"]
+    for job in ("ubuntu", "unit"):
+        assert jobs[job]["strategy"]["matrix"]["python"] == named, job
+
+
+def test_the_workflow_makes_all_that_a_change_must_pass() -> None:
+    [made] = re.findall("^exec make (.*) </dev/null$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    matrix = read(".github/workflows/ci.yml")["jobs"]["ubuntu"]["strategy"]["matrix"]
+    targets = [*matrix["make"], *(one["make"] for one in matrix["include"])]
+    assert sorted(" ".join(targets).split()) == sorted(made.split())
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_by_its_commit_and_names_its_version(workflow: Path) -> None:
+    actions = used_actions(workflow)
+    assert len(actions) == sum("uses" in step for job in jobs_of(workflow) for step in job.get("steps", ()))
+    for action in actions:
+        assert re.fullmatch(r"[\w-]+/[\w.-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_read_and_each_further_permission_is_one_jobs(workflow: Path) -> None:
+    document = yaml.safe_load(workflow.read_text())
+    assert document["permissions"] == {"contents": "read"}
+    granted = {name: job["permissions"] for name, job in document["jobs"].items() if "permissions" in job}
+    release = {"pypi": {"id-token": "write"}, "github": {"contents": "write"}}
+    assert granted == (release if workflow.name == "release.yml" else {})
+
+
+def test_ruff_is_the_same_version_in_the_hooks_and_in_make_lint() -> None:
+    [hooks] = [one for one in read(".pre-commit-config.yaml")["repos"] if one["repo"].endswith("/ruff-pre-commit")]
+    lint = [Requirement(one) for one in PYPROJECT["project"]["optional-dependencies"]["lint"]]
+    [ruff] = [one for one in lint if one.name == "ruff"]
+    assert str(ruff.specifier) == f"=={hooks['rev'].removeprefix('v')}"
