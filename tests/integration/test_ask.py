@@ -105,8 +105,8 @@ MAIL = f"%mcp load mail -- {sys.executable} {ROOT / 'tests' / 'servers' / 'mail.
 SEND = 'mail__send({"to": "eve"})'
 NOT_SENT = (
     "Not done: needs your consent because the model has read untrusted content from {}, and nobody"
-    " answered; --allow mail.send or %config IPyMCP.doubts = False allows it beforehand. Do not try it again; go on"
-    " without it, or ask the user."
+    " answered; allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
+    " beforehand. Do not try it again; go on without it, or ask the user."
 )
 
 
@@ -119,7 +119,7 @@ def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel)
 
     refused = ask(kernel, SEND, "tools", chat)
     assert NOT_SENT.format("mail.read") in shown(refused)[-2]
-    assert "<small>--allow mail.send answers beforehand</small>" in refused.displays[-3]["text/html"]
+    assert "--allow mail.send in %mcp ask allows it beforehand</small>" in refused.displays[-3]["text/html"]
     assert shown(ask(kernel, SEND, "tools", f"{chat} --allow mail.send"))[-2] == "They answered: sent"
     asked = ask(kernel, SEND, "tools", chat, answers=["once"])
     assert "A model wants to call mail.send (the model has read untrusted content from mail.read):" in asked.stdout
@@ -472,28 +472,28 @@ CALL = 'demo__echo({"text": "x"})'
         (
             "loop",
             "--rounds 3 --allow *",
-            ["McpError: stopped: 3 rounds were not enough", "  --rounds allows more · chat"],
+            ["McpError: stopped: 3 rounds were not enough", "  --rounds 6 allows more · chat"],
             "Let me see. ",
             3,
         ),
         (
             "loop",
             "--calls 2 --allow *",
-            ["McpError: stopped: it wanted more than 2 calls", "  --calls allows more"],
+            ["McpError: stopped: it wanted more than 2 calls", "  --calls 4 allows more"],
             "Let me see. ",
             2,
         ),
         (
             "loop",
             "--tokens 20 --allow *",
-            ["McpError: stopped: it took more than 20 tokens", "  --tokens "],
+            ["McpError: stopped: it took more than 20 tokens", "  --tokens 40 allows more"],
             "Let me see. ",
             1,
         ),
         (
             "slow",
             "--seconds 2",
-            ["McpError: no answer within 2 s", "  --seconds gives it longer · chat 'c' has"],
+            ["McpError: no answer within 2 s", "  --seconds 4 gives it longer · chat 'c' has"],
             "You",
             0,
         ),
@@ -621,7 +621,11 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("line", "first", "hint"),
     [
-        ("%mcp ask hey", "McpError: no model is set", '%config IPyMCP.model = "openai:gpt-5", or --model, or model='),
+        (
+            "%mcp ask hey",
+            "McpError: no model is set",
+            '--model openai:gpt-5, or for every question %config IPyMCP.model = "openai:gpt-5"',
+        ),
         ("%mcp ask -m nope:x hey", "McpError: unknown model: nope:x", "write provider:name, such as"),
         (
             "%mcp ask -m deepseek:g hey",
@@ -637,6 +641,32 @@ def test_what_is_missing_is_said(kernel: Kernel, line: str, first: str, hint: st
 
     text = "\n".join(failure(outcome)) if outcome.error and outcome.error.traceback else outcome.stderr
     assert first in text and hint in text, outcome
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "first", "hint", "then"),
+    [
+        ("loop", "rounds=3", "3 rounds were not enough", "rounds=6) allows more", "6 rounds were not enough"),
+        ("loop", "calls=2", "more than 2 calls", "calls=4) allows more", "more than 4 calls"),
+        ("loop", "tokens=20", "more than 20 tokens", "tokens=40) allows more", "more than 40 tokens"),
+        ("slow", "seconds=0.5", "no answer within 0.5 s", "seconds=1) gives it longer", "no answer within 1 s"),
+    ],
+)
+def test_in_python_a_hint_names_the_argument_to_change(
+    kernel: Kernel, model: str, given: str, first: str, hint: str, then: str
+) -> None:
+    question = f"mcp.ask({CALL!r}, model={model!r}, base_url=url, allow='*', "
+    lines = failure(kernel.run(f"import ipymcp\n{question}limits=ipymcp.Limits({given}))"))
+    assert lines[0].endswith(first), lines
+    named = lines[1].strip().partition(" · in: ")[0]
+    assert named == f"limits=ipymcp.Limits({hint}", lines
+    argument = named.partition(" ")[0]
+    assert failure(kernel.run(f"{question}{argument})"))[0].endswith(then)
+
+
+def test_in_python_the_argument_for_the_model_is_named(kernel: Kernel) -> None:
+    hint = '  model="openai:gpt-5", or for every question %config IPyMCP.model = "openai:gpt-5"'
+    assert failure(kernel.run("mcp.ask('hey')")) == ["McpError: no model is set", f"{hint} · in: mcp.ask('hey')"]
 
 
 def test_the_model_is_a_setting(kernel: Kernel, models: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import ipymcp
 from ipymcp import ConnectionLost, Mcp, ProtocolError
+from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.runtime.events import ServerChanged
 from tests import processes, real_servers
 from tests.bad_servers import News
@@ -58,7 +59,7 @@ def test_an_era_that_a_server_does_not_have_is_refused(name: str, tmp_path: Path
     ):
         pass
     assert str(caught.value) == f"{name}: the server does not speak the stateless era"
-    assert caught.value.hint == "load it with --era auto"
+    assert caught.value.hint == OTHER_ERA
 
 
 def test_an_era_that_was_asked_for_is_not_what_auto_finds(tmp_path: Path) -> None:

@@ -239,11 +239,12 @@ def _says_why(response: Any) -> bool:
 def _limit(error: Exception, limits: Limits) -> McpError:
     """Which limit was reached, in our own words."""
     text = str(error)
+    name, what = "tokens", f"it took more than {limits.tokens:,} tokens"
     if "request_limit" in text:
-        return McpError(f"stopped: {limits.rounds} rounds were not enough", hint="--rounds allows more")
-    if "tool_calls_limit" in text:
-        return McpError(f"stopped: it wanted more than {limits.calls} calls", hint="--calls allows more")
-    return McpError(f"stopped: it took more than {limits.tokens:,} tokens", hint="--tokens allows more")
+        name, what = "rounds", f"{limits.rounds} rounds were not enough"
+    elif "tool_calls_limit" in text:
+        name, what = "calls", f"it wanted more than {limits.calls} calls"
+    return McpError(f"stopped: {what}", hint=f"{limits.twice(name)} allows more")
 
 
 def _key() -> str:
