@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.calls import Call
     from ipymcp.tools.connect import aconnect, connect
     from ipymcp.tools.face import Mcp
+    from ipymcp.tools.models.driving import Limits
     from ipymcp.tools.prompts import PromptResult, Prompts
     from ipymcp.tools.readings import ResourceResult
     from ipymcp.tools.resources import Resources
@@ -82,6 +83,7 @@ __all__ = [
     "PromptResult",
     "Subscription",
     "Call",
+    "Limits",
     "errors",
     "McpError",
     "ConfigError",
@@ -122,6 +124,7 @@ _HOMES = {
     "PromptResult": "ipymcp.tools.prompts",
     "Subscription": "ipymcp.tools.subscription",
     "Call": "ipymcp.runtime.calls",
+    "Limits": "ipymcp.tools.models.driving",
 }
 _lock = threading.Lock()
 _notebook: Mcp | None = globals().get("_notebook")

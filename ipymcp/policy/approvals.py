@@ -8,7 +8,7 @@ from glob import escape
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.questions import ALLOWING, ApprovalQuestion, WantedCall
+from ipymcp.policy.questions import ALLOWING, ApprovalQuestion, WantedCall, beforehand
 from ipymcp.policy.rules import WHOSE, Rule, hints
 from ipymcp.text import quoted
 
@@ -201,7 +201,7 @@ class Approvals:
                 text = f"needs your consent by the rule {rule!r}, and nobody answered"
                 hint = f"%mcp policy allow {quoted(wish.name)}"
                 if doubt:  # which no rule outweighs
-                    way = f"--allow {wish.name} or %config IPyMCP.doubts = False"
+                    way = f"{beforehand(wish.name)}, or %config IPyMCP.doubts = False"
                     text = f"needs your consent because {doubt}, and nobody answered; {way} allows it beforehand"
                     hint = way
                 wish.refused(_error(wish, text, hint))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from glob import escape
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.policy.rules import Caller
@@ -20,6 +23,7 @@ __all__ = [
     "TrustAnswer",
     "TrustQuestion",
     "WantedCall",
+    "beforehand",
 ]
 
 QuestionKind: TypeAlias = Literal["trust", "login", "secret", "approval", "form", "sampling"]
@@ -43,6 +47,12 @@ DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
     "no": "denied",
 }
 """What was answered, in words."""
+
+
+def beforehand(tool: str) -> str:
+    """How a question to a model allows it the calls of `server.tool`: in Python and on a line."""
+    pattern = escape(tool)
+    return f"allow={pattern!r} in mcp.ask, --allow {quoted(pattern)} in %mcp ask"
 
 
 class Card(Protocol):

@@ -96,7 +96,9 @@ def source_of_value(value: object) -> str:
     """The untrusted source that a value, or something in it, says it is from; empty for none."""
     left: list[Any] = [value]
     seen: set[int] = set()
-    while left and len(seen) < _MAX_VALUES:
+    for _ in range(10 * _MAX_VALUES):
+        if not left or len(seen) >= _MAX_VALUES:
+            break
         one = left.pop()
         if id(one) in seen:
             continue

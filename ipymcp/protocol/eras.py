@@ -15,11 +15,13 @@ import msgspec
 
 from ipymcp.protocol import wire
 
-__all__ = ["HANDSHAKE_VERSIONS", "STATELESS_VERSIONS", "Era", "Identity", "handshake", "stateless"]
+__all__ = ["HANDSHAKE_VERSIONS", "OTHER_ERA", "STATELESS_VERSIONS", "Era", "Identity", "handshake", "stateless"]
 
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Newest first; the first is what `initialize` offers."""
 STATELESS_VERSIONS = ("2026-07-28",)
+OTHER_ERA = 'write "era": "auto" in its definition, or load it with --era auto on a %mcp line'
+"""The hint where the user chose an era that the server does not speak."""
 
 _EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
 """What the engine can do for whoever uses it, declared with every request."""

@@ -35,7 +35,6 @@ UNSUPPORTED_VERSION = -32022
 _MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
 _NO_WORD_OF_AN_ERA = frozenset({401, 403, 407, 429, 503})
 """HTTP errors that a server of either era may give; any other may be an old server's way not to know the question."""
-_OTHER_ERA = "load it with --era auto"
 _OUR_VERSIONS = f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
 
 
@@ -99,7 +98,7 @@ class _Negotiation:
         await asyncio.wait({discover})
         settled = self._settle_probe(discover)
         if settled is None:
-            raise ProtocolError("the server does not speak the stateless era", hint=_OTHER_ERA)
+            raise ProtocolError("the server does not speak the stateless era", hint=eras.OTHER_ERA)
         return settled
 
     async def _first_of_both(self, discover: asyncio.Future[Raw]) -> Settled:
@@ -125,7 +124,7 @@ class _Negotiation:
                 raise
             supported = _supported_versions(error.data)
             if any(version in eras.STATELESS_VERSIONS for version in supported):
-                raise ProtocolError("the server does not speak the handshake era", hint=_OTHER_ERA) from error
+                raise ProtocolError("the server does not speak the handshake era", hint=eras.OTHER_ERA) from error
             raise _no_common_version(supported) from error
 
     def _discover(self) -> asyncio.Future[Raw]:

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from ipymcp.errors import CallError
 from ipymcp.protocol import wire
+from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.protocol.inputs import CAPABILITIES
 from ipymcp.protocol.rounds import ROUND_METHODS
 
@@ -44,10 +45,8 @@ class HandshakeNeeded(CallError):
     """
 
     def __init__(self, message: str, *, is_reopening: bool) -> None:
-        hint = (
-            "its session is opened anew with a handshake: call it again" if is_reopening else "load it with --era auto"
-        )
-        super().__init__(message, hint=hint)
+        reopened = "its session is opened anew with a handshake: call it again"
+        super().__init__(message, hint=reopened if is_reopening else OTHER_ERA)
         self.is_reopening = is_reopening
 
 

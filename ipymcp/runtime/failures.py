@@ -129,5 +129,6 @@ def _hint(error: ServerError, definition: ServerDefinition) -> str:
         return f"%mcp start {name}"
     variable = forgotten_variable(definition, error.stderr)
     if variable:
-        return f"{variable} is set here but not passed on: add it by --env {variable}"
+        in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
+        return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
     return f"%mcp logs {name} · %mcp restart {name}"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
 
 _LONGEST_ABOUT = 100
+_LONGEST_MESSAGE = 300
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
 """What `.options` takes."""
 
@@ -334,16 +335,16 @@ def tool_result(
     if result.is_error:
         from ipymcp.text import visible
 
-        raise ToolError(
-            visible(_first_lines(result.text)), result=result, hint="the tool's own message; .result has all of it"
-        )
+        message = _in_one_line(result.text)
+        shown = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+        hint = "the tool's own message" if shown == message else "the tool's own message; .result has all of it"
+        raise ToolError(visible(shown), result=result, hint=hint)
     return result
 
 
-def _first_lines(text: str, limit: int = 300) -> str:
+def _in_one_line(text: str) -> str:
     line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
-    line = line or "failed without a word"
-    return line if len(line) <= limit else line[:limit] + "…"
+    return line or "failed without a word"
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:

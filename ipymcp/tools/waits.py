@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -10,11 +11,17 @@ from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from types import FrameType
 
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.loop import BackgroundLoop
 
 __all__ = ["waits"]
+
+_BETWEEN = frozenset({"ipymcp", "asyncio"})
+"""Whose lines may stand between a word and the user's line: `with ipymcp.connect(…)` loads from one of ours."""
+_NOBODYS = frozenset({"IPython", "ipykernel", "tornado", "threading"})
+"""Who calls where no line of the user's does: magics, displays and what a thread of ours does."""
 
 
 class _HasLoop(Protocol):
@@ -53,11 +60,28 @@ class _Waiting(Generic[P, R]):
             self._tell()
 
     def _tell(self) -> None:
-        for notice in self._owner._host.notices.take():
-            warnings.warn(visible(notice), UserWarning, stacklevel=3)
+        """Warn of what went wrong meanwhile, at the user's line; without one it waits for the next occasion."""
+        level = _users_level()
+        for notice in self._owner._host.notices.take() if level is not None else ():
+            warnings.warn(visible(notice), UserWarning, stacklevel=level or 1)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"
+
+
+def _users_level() -> int | None:
+    """How many frames above its caller the user's line is; None where there is none."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and (owner := _owner(frame)) not in _NOBODYS:
+        if owner not in _BETWEEN:
+            return level
+        level, frame = level + 1, frame.f_back
+    return None
+
+
+def _owner(frame: FrameType) -> str:
+    """The package whose code runs in a frame."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 class waits(Generic[S, P, R]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
+import time
 
 import httpx
 import pytest
@@ -21,7 +23,9 @@ KERNEL = "models"
 @pytest.fixture
 def kernel(start_kernel: StartKernel, models: str) -> Kernel:
     """A kernel that has pydantic-ai, the demo server, and a way to the scripted models."""
-    kernel = start_kernel(KERNEL, env={"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": models})
+    others = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": models}
+    others |= {"GOOGLE_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": models}
+    kernel = start_kernel(KERNEL, env={"OPENAI_API_KEY": "k", **others})
     setup = f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}\nurl = '{models}/v1'"
     assert kernel.run(setup).status == "ok"
     return kernel
@@ -101,8 +105,8 @@ MAIL = f"%mcp load mail -- {sys.executable} {ROOT / 'tests' / 'servers' / 'mail.
 SEND = 'mail__send({"to": "eve"})'
 NOT_SENT = (
     "Not done: needs your consent because the model has read untrusted content from {}, and nobody"
-    " answered; --allow mail.send or %config IPyMCP.doubts = False allows it beforehand. Do not try it again; go on"
-    " without it, or ask the user."
+    " answered; allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
+    " beforehand. Do not try it again; go on without it, or ask the user."
 )
 
 
@@ -115,7 +119,7 @@ def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel)
 
     refused = ask(kernel, SEND, "tools", chat)
     assert NOT_SENT.format("mail.read") in shown(refused)[-2]
-    assert "<small>--allow mail.send answers beforehand</small>" in refused.displays[-3]["text/html"]
+    assert "--allow mail.send in %mcp ask allows it beforehand</small>" in refused.displays[-3]["text/html"]
     assert shown(ask(kernel, SEND, "tools", f"{chat} --allow mail.send"))[-2] == "They answered: sent"
     asked = ask(kernel, SEND, "tools", chat, answers=["once"])
     assert "A model wants to call mail.send (the model has read untrusted content from mail.read):" in asked.stdout
@@ -177,6 +181,83 @@ def test_variables_are_in_the_prompt_and_said(kernel: Kernel, models: str) -> No
         'What of df in Oslo costs $5, $x_1$ and $nothing?\n\n<variable name="df">\nDataFrame, 2 x 2\n'
     )
     assert "kind,mass\na,1\nb,2\n</variable>" in prompt
+
+
+LARGE = """
+import dataclasses, time
+import numpy as np, pandas as pd
+class Long:
+    def __repr__(self): return "x" * 10_000_000
+class Broken:
+    def __repr__(self): return 1 / 0
+@dataclasses.dataclass
+class Record:
+    rows: list
+rows = [{"number": number, "text": "x" * 100} for number in range(1_000_000)]
+itself = []
+itself.append(itself)
+texts = ["x" * 1_000_000] * 900
+large = {
+    "text": "x" * 100_000_000,
+    "data": b"x" * 100_000_000,
+    "frame": pd.DataFrame({"number": range(1_000_000), "text": ["x"] * 1_000_000}),
+    "cells": pd.DataFrame({"items": [list(range(5_000_000))] * 5}),
+    "array": np.zeros(20_000_000),
+    "objects": np.array(texts, dtype=object),
+    "arrays": {"first": np.zeros(20_000_000), "second": pd.Series(range(1_000_000))},
+    "items": rows,
+    "nested": {"rows": rows},
+    "record": Record(rows),
+    "matrix": [[0] * 10_000 for _ in range(1_000)],
+    "texts": texts,
+    "span": range(10**12),
+    "number": 10**100_000,
+    "long": Long(),
+    "longs": [Long() for _ in range(900)],
+    "broken": [Broken()],
+    "itself": itself,
+}
+globals().update(large)
+"""
+
+
+def test_large_variables_cost_neither_time_nor_tokens(kernel: Kernel, models: str) -> None:
+    assert kernel.run(LARGE, timeout=60).status == "ok"
+    kernel.run("import resource\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss")
+    names = str(kernel.run("print(*large)").stdout).split()
+
+    started = time.monotonic()
+    kernel.run(f"%mcp ask -m down --base-url {models}/v1 --tools - {' '.join(f'${name}' for name in names)}")
+    took = time.monotonic() - started
+
+    prompt = asked(models)[-1]["messages"][-1]["content"]
+    blocks = dict(re.findall(r'<variable name="(\w+)">\n(.*?)\n</variable>', prompt, re.DOTALL))
+    assert {name: len(text) for name, text in blocks.items() if len(text) > 20_200} == {}
+    assert blocks["nested"].endswith("characters in all]") and blocks["nested"].startswith('{"rows": [{"number": 0, ')
+    assert blocks["record"].startswith('{"rows": [{"number": 0, ')
+    assert blocks["frame"].startswith("DataFrame, 1,000,000 x 2\n")
+    assert blocks["span"].startswith("range of 1,000,000,000,000 items: the first 1,000\n[0, 1, 2, ")
+    assert "[<Broken, whose repr failed: ZeroDivisionError>]" in prompt
+    assert took < 20, "all of them"
+    grown = kernel.run("print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)").stdout
+    assert int(grown) < 400, "MB"
+
+
+def test_a_variable_whose_repr_takes_long_is_given_up_like_an_answer(kernel: Kernel, models: str) -> None:
+    kernel.run(
+        "import time\nclass Slow:\n    def __repr__(self):\n        time.sleep(20)\n        return 'x'\nslow = Slow()"
+    )
+    before = len(asked(models))
+
+    outcome = ask(kernel, "what is $slow?", options="--seconds 1")
+    assert failure(outcome)[0] == "McpError: no answer within 1 s"
+
+    cell = kernel.start(f"print('goes')\n%mcp ask -m echo --base-url {address(kernel)} what is $slow?")
+    cell.wait_for(lambda outcome: "goes" in outcome.stdout, 30)
+    kernel.interrupt()
+    stopped = cell.wait(10)
+    assert stopped.error is not None and stopped.error.ename == "KeyboardInterrupt", stopped
+    assert len(asked(models)) == before
 
 
 def test_in_python_a_prompt_is_sent_as_it_is(kernel: Kernel, models: str) -> None:
@@ -326,9 +407,10 @@ def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Ker
     assert told == "They answered: ZeroDivisionError in line 2: division by zero"
 
 
-def test_anthropics_messages_stream_in_split_pieces_too(kernel: Kernel) -> None:
+@pytest.mark.parametrize("provider", ["anthropic", "google"])
+def test_other_providers_stream_in_split_pieces_too(kernel: Kernel, provider: str) -> None:
     outcome = kernel.run(
-        '%mcp ask -m anthropic:tools --allow * demo__echo({"text": "one"}) demo__plot({"kind": "bar"})'
+        f'%mcp ask -m {provider}:tools --allow * demo__echo({{"text": "one"}}) demo__plot({{"kind": "bar"}})'
     )
 
     assert shown(outcome)[-2].startswith("They answered: one | A bar chart of mean body_mass_g"), outcome
@@ -373,39 +455,45 @@ CALL = 'demo__echo({"text": "x"})'
             "Let me see. ",
             1,
         ),
-        ("cut", "", ["McpError: ", "  ask again · chat 'c' has what was said and done"], "You said", 0),
+        (
+            "cut",
+            "",
+            ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has what was said and done"],
+            "You said",
+            0,
+        ),
         (
             "ends",
-            "",
+            "--allow *",
             ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has"],
-            f"You said: {CALL}",
-            0,
+            "They answered: x",
+            1,
         ),
         (
             "loop",
             "--rounds 3 --allow *",
-            ["McpError: stopped: 3 rounds were not enough", "  --rounds allows more · chat"],
+            ["McpError: stopped: 3 rounds were not enough", "  --rounds 6 allows more · chat"],
             "Let me see. ",
             3,
         ),
         (
             "loop",
             "--calls 2 --allow *",
-            ["McpError: stopped: it wanted more than 2 calls", "  --calls allows more"],
+            ["McpError: stopped: it wanted more than 2 calls", "  --calls 4 allows more"],
             "Let me see. ",
             2,
         ),
         (
             "loop",
             "--tokens 20 --allow *",
-            ["McpError: stopped: it took more than 20 tokens", "  --tokens "],
+            ["McpError: stopped: it took more than 20 tokens", "  --tokens 40 allows more"],
             "Let me see. ",
             1,
         ),
         (
             "slow",
             "--seconds 2",
-            ["McpError: no answer within 2 s", "  --seconds gives it longer · chat 'c' has"],
+            ["McpError: no answer within 2 s", "  --seconds 4 gives it longer · chat 'c' has"],
             "You",
             0,
         ),
@@ -441,7 +529,7 @@ def test_malformed_calls_are_told_to_the_model_each_time_and_counted(kernel: Ker
     assert len([one for one in shown(outcome) if one.startswith("demo.echo")]) == 4
 
 
-@pytest.mark.parametrize("model", ["openai-chat:short", "anthropic:short"])
+@pytest.mark.parametrize("model", ["openai-chat:short", "anthropic:short", "google:short"])
 def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model: str) -> None:
     kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
 
@@ -451,8 +539,23 @@ def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model:
     assert kernel.run("answer.reason").text == "'length'"
 
 
-def test_a_stream_of_anthropics_that_ends_without_a_reason_is_no_answer(kernel: Kernel) -> None:
-    assert failure(kernel.run("%mcp ask -m anthropic:ends hey"))[0] == "McpError: the answer broke off in the middle"
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "google"])
+def test_a_stream_that_is_cut_leaves_what_was_done_and_says_so(kernel: Kernel, provider: str) -> None:
+    kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
+
+    def left() -> str | None:
+        return kernel.run("left.text, [(one.tool, one.result.text) for one in left.calls], left.usage.requests").text
+
+    ended = kernel.run(f"%mcp ask -m {provider}:ends --allow * --chat c --out left {CALL}")
+    assert failure(ended)[0] == "McpError: the answer broke off in the middle"
+    assert left() == "('They answered: x', [('echo', 'x')], 2)", "a stream that ends is no answer before it says why"
+
+    lost = kernel.run(f"%mcp ask -m {provider}:cut --chat c --out left hey you there")
+    assert failure(lost)[0] == "McpError: the answer broke off in the middle", "its connection did"
+    assert (left() or "").startswith("('You "), left()
+
+    again = kernel.run(f"%mcp ask -m {provider}:echo --chat c still there?")
+    assert shown(again)[1] == "You said: still there?"
 
 
 def test_a_provider_that_is_not_there_is_named(kernel: Kernel) -> None:
@@ -518,9 +621,17 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("line", "first", "hint"),
     [
-        ("%mcp ask hey", "McpError: no model is set", '%config IPyMCP.model = "openai:gpt-5", or --model, or model='),
+        (
+            "%mcp ask hey",
+            "McpError: no model is set",
+            '--model openai:gpt-5, or for every question %config IPyMCP.model = "openai:gpt-5"',
+        ),
         ("%mcp ask -m nope:x hey", "McpError: unknown model: nope:x", "write provider:name, such as"),
-        ("%mcp ask -m google:g hey", "McpError: this model needs the variable GOOGLE_API_KEY", "%env GOOGLE_API_KEY="),
+        (
+            "%mcp ask -m deepseek:g hey",
+            "McpError: this model needs the variable DEEPSEEK_API_KEY",
+            "%env DEEPSEEK_API_KEY=",
+        ),
         ("%mcp ask", "UsageError: what is the question? Write it after it", ""),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean --model?", ""),
     ],
@@ -530,6 +641,32 @@ def test_what_is_missing_is_said(kernel: Kernel, line: str, first: str, hint: st
 
     text = "\n".join(failure(outcome)) if outcome.error and outcome.error.traceback else outcome.stderr
     assert first in text and hint in text, outcome
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "first", "hint", "then"),
+    [
+        ("loop", "rounds=3", "3 rounds were not enough", "rounds=6) allows more", "6 rounds were not enough"),
+        ("loop", "calls=2", "more than 2 calls", "calls=4) allows more", "more than 4 calls"),
+        ("loop", "tokens=20", "more than 20 tokens", "tokens=40) allows more", "more than 40 tokens"),
+        ("slow", "seconds=0.5", "no answer within 0.5 s", "seconds=1) gives it longer", "no answer within 1 s"),
+    ],
+)
+def test_in_python_a_hint_names_the_argument_to_change(
+    kernel: Kernel, model: str, given: str, first: str, hint: str, then: str
+) -> None:
+    question = f"mcp.ask({CALL!r}, model={model!r}, base_url=url, allow='*', "
+    lines = failure(kernel.run(f"import ipymcp\n{question}limits=ipymcp.Limits({given}))"))
+    assert lines[0].endswith(first), lines
+    named = lines[1].strip().partition(" · in: ")[0]
+    assert named == f"limits=ipymcp.Limits({hint}", lines
+    argument = named.partition(" ")[0]
+    assert failure(kernel.run(f"{question}{argument})"))[0].endswith(then)
+
+
+def test_in_python_the_argument_for_the_model_is_named(kernel: Kernel) -> None:
+    hint = '  model="openai:gpt-5", or for every question %config IPyMCP.model = "openai:gpt-5"'
+    assert failure(kernel.run("mcp.ask('hey')")) == ["McpError: no model is set", f"{hint} · in: mcp.ask('hey')"]
 
 
 def test_the_model_is_a_setting(kernel: Kernel, models: str) -> None:

@@ -100,7 +100,7 @@ def test_where_nobody_can_answer_the_card_says_so_with_the_reason(kernel: Kernel
 
     assert lines(outcome) == ["demo.echo · not answered"]
     assert "needs your consent by the rule &#x27;ask demo.* (this notebook)&#x27;" in cards(outcome)[0]["text/html"]
-    assert "<small>--allow demo.echo answers beforehand</small>" in cards(outcome)[0]["text/html"]
+    assert "--allow demo.echo in %mcp ask allows it beforehand</small>" in cards(outcome)[0]["text/html"]
     assert nothing_waits(outcome)
     assert lines(kernel.run(f"%mcp ask --allow demo.echo {ECHO}")) == ["demo.echo · 0 s"]
 

@@ -18,6 +18,7 @@ import pytest
 
 from ipymcp.errors import CallError, CallTimeout, ConnectionLost, RpcError
 from ipymcp.protocol import wire
+from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.protocol.inputs import Responder
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.transports.http import StreamableHttpTransport
@@ -428,7 +429,7 @@ async def test_a_request_on_a_stateless_connection_fails_its_call_and_wants_a_ha
     async with raw("modern", Person()) as connection:
         with pytest.raises(CallError) as caught:
             await connection.call("ask", requests=[ASK_FORM]).text()
-        assert caught.value.hint == "load it with --era auto"
+        assert caught.value.hint == OTHER_ERA
         assert connection.heard.wishes.empty()
 
 

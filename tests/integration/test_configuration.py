@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -392,3 +393,48 @@ def test_loading_from_python_says_what_is_wrong_with_a_file(kernel: Kernel, load
     (kernel.folder / "mcp.json").write_text("{ oops")
     told = kernel.run(f"%load_ext ipymcp\n{load}").stderr
     assert f"UserWarning: {kernel.folder}/mcp.json, line 1, column 7: not JSON: Unexpected end of input" in told
+
+
+def test_a_warning_points_at_the_users_line(kernel: Kernel) -> None:
+    (kernel.folder / "none.json").write_text('{"mcpServers": {}}')
+    script = kernel.folder / "script.py"
+    script.write_text(
+        "import asyncio, ipymcp\n"
+        "with ipymcp.connect('none.json') as mcp:\n"
+        "    mcp.load('none.json')\n"
+        "async def main():\n"
+        "    async with ipymcp.aconnect('none.json') as mcp:\n"
+        "        await mcp.load.aio('none.json')\n"
+        "        await asyncio.create_task(mcp.load.aio('none.json'))\n"
+        "asyncio.run(main())\n"
+    )
+    environment = {**kernel.environment, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "always", str(script)]
+    ran = subprocess.run(
+        command, cwd=kernel.folder, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    lines = [line.removeprefix(f"{script}:") for line in ran.stderr.splitlines() if "UserWarning" in line]
+    said = f"UserWarning: {kernel.folder}/none.json defines no servers"
+    assert lines == [f"{number}: {said}" for number in (2, 3, 5, 6, 8)]  # a task has no line but that of its loop
+
+
+def test_under_a_line_of_the_magic_a_warning_is_a_line_of_ours(kernel: Kernel) -> None:
+    (kernel.folder / "none.json").write_text('{"mcpServers": {}}')
+    handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
+    done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};")
+    said = done(kernel, "mcp.on_sampling(lambda request: 'x')\n%mcp stop one").stderr
+    assert said == "ipymcp: one: told of sampling at the next start only: %mcp restart one\n"
+    done(kernel, "import ipymcp, warnings\nwarnings.simplefilter('always')")
+    with_line = done(kernel, "pass\nwith ipymcp.connect('none.json'): pass").stderr.splitlines()
+    assert with_line[0].endswith(f".py:2: UserWarning: {kernel.folder}/none.json defines no servers"), with_line
+    assert "ipymcp/tools" not in with_line[0]
+
+
+def test_the_setting_of_the_model_says_in_one_line_which_servers_learn_of_it_later(kernel: Kernel) -> None:
+    handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
+    done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};\n%mcp load 'my one' -- {handshaking};")
+    said = done(kernel, "%config IPyMCP.model = 'openai:gpt-5'")
+    late = "one 'my one': it counts there after the next start: %mcp restart one 'my one'"
+    assert (said.stderr, said.stdout) == (f"ipymcp: {late}\n", "")
+    done(kernel, "%mcp restart one 'my one'")
+    assert done(kernel, "%config IPyMCP.model = 'openai:gpt-4'").stderr == ""

@@ -25,8 +25,8 @@ from tests.servers.mail import PAGE
 MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
 DOUBTED = (
     "Not done: needs your consent because the model has read untrusted content from {}, and nobody answered;"
-    " --allow mail.send or %config IPyMCP.doubts = False allows it beforehand. Do not try it again; go on without it,"
-    " or ask the user."
+    " allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
+    " beforehand. Do not try it again; go on without it, or ask the user."
 )
 
 

@@ -168,7 +168,9 @@ def test_a_server_that_names_a_variable_that_was_not_passed_on_gets_a_hint(monke
     with connected({}, load=False) as mcp:
         with pytest.raises(errors.StartError) as caught:
             mcp.load({"one": bad("die-start=1", "die-says=HERRING_TOKEN is not set")})
-        assert caught.value.hint == "HERRING_TOKEN is set here but not passed on: add it by --env HERRING_TOKEN"
+        in_file = '"env": {"HERRING_TOKEN": "${HERRING_TOKEN}"} in its definition'
+        way = f"add it by --env HERRING_TOKEN, or {in_file}"
+        assert caught.value.hint == f"HERRING_TOKEN is set here but not passed on: {way}"
         assert "a-secret-value" not in "".join(rendered(caught.value))
 
 
@@ -315,7 +317,8 @@ def test_an_era_that_was_forced_and_is_not_spoken_is_refused_and_not_retried(
     with connected({}, load=False) as mcp:
         with pytest.raises(errors.ProtocolError) as caught:
             mcp.load({"one": bad(f"runs={count}", era=theirs, ours=ours)})
-        assert rendered(caught.value) == [f"ProtocolError: one: {message}", "  load it with --era auto"]
+        hint = '  write "era": "auto" in its definition, or load it with --era auto on a %mcp line'
+        assert rendered(caught.value) == [f"ProtocolError: one: {message}", hint]
         assert runs(count) == 1
 
 
@@ -375,7 +378,16 @@ def test_a_tool_that_fails_is_a_tool_error_that_holds_its_answer() -> None:
         assert error.result.is_error
         assert error.result.text
         assert (error.server, error.tool) == ("demo", "fail")
-        assert rendered(error)[1] == "  the tool's own message; .result has all of it"
+        assert rendered(error)[1] == "  the tool's own message"
+        longest = "x" * 300
+        with pytest.raises(errors.ToolError) as whole:
+            mcp.demo.fail(message=longest)
+        assert rendered(whole.value) == [f"ToolError: demo.fail: {longest}", "  the tool's own message"]
+        with pytest.raises(errors.ToolError) as cut:
+            mcp.demo.fail(message=f"{longest}y")
+        hint = "  the tool's own message; .result has all of it"
+        assert rendered(cut.value) == [f"ToolError: demo.fail: {longest}…", hint]
+        assert cut.value.result.text == f"{longest}y"
         assert mcp.demo.echo("x").text == "x"
 
 

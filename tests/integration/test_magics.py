@@ -170,7 +170,7 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
             "%mcp call demo.fail message=oops",
             [
                 "ToolError: demo.fail: oops",
-                "  the tool's own message; .result has all of it · in: %mcp call demo.fail message=oops",
+                "  the tool's own message · in: %mcp call demo.fail message=oops",
             ],
         ),
         (
@@ -384,7 +384,7 @@ def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: 
     assert (failed.output_type, failed.ename, failed.evalue) == ("error", "ToolError", "demo.fail: oops")
     assert failed.traceback == [
         "ToolError: demo.fail: oops",
-        "  the tool's own message; .result has all of it · in: %mcp call demo.fail message=oops",
+        "  the tool's own message · in: %mcp call demo.fail message=oops",
     ]
     assert notebook.cells[2].outputs == []
 

@@ -42,7 +42,7 @@ def test_lines_and_cells(kernel: Kernel) -> None:
 
 
 def test_errors(kernel: Kernel) -> None:
-    lines = ["ToolError: demo.fail: oops", "  the tool's own message; .result has all of it · in: "]
+    lines = ["ToolError: demo.fail: oops", "  the tool's own message · in: "]
     assert error(kernel, "%mcp call demo.fail message=oops") == [
         lines[0],
         lines[1] + "%mcp call demo.fail message=oops",

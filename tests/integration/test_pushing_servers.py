@@ -10,6 +10,7 @@ import pytest
 
 import ipymcp
 from ipymcp import errors
+from ipymcp.protocol.eras import OTHER_ERA
 from tests.bad_servers import News, connected, log_of, scripted
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 from tests.serving import free_port, serving
@@ -62,7 +63,7 @@ def test_an_era_that_the_user_has_chosen_stays_and_the_hint_says_how_to_change_i
     with ipymcp.connect({"one": definition | {"era": "modern"}}, on_elicitation=answer) as mcp:
         with pytest.raises(errors.CallError) as caught:
             mcp.one.ask()
-        assert caught.value.hint == "load it with --era auto"
+        assert caught.value.hint == OTHER_ERA
         assert mcp.servers["one"].protocol_version == "2026-07-28"
 
 

@@ -167,7 +167,7 @@ def failed(kernel: Kernel, cell: str) -> str:
     return error.traceback
 
 
-OWN = "the tool's own message; .result has all of it"
+OWN = "the tool's own message"
 
 
 def test_an_error_inside_functions_says_which_line_of_which_function_failed(kernel: Kernel) -> None:

@@ -1,13 +1,14 @@
-"""Models that answer by a script, over HTTP as OpenAI's and Anthropic's do: streamed, in split deltas.
+"""Models that answer by a script, over HTTP as OpenAI's, Anthropic's and Google's do: streamed, in split deltas.
 
-python models.py           prints its port; POST /v1/chat/completions and /v1/messages
+python models.py           prints its port; POST /v1/chat/completions, /v1/messages and /v1beta/models/NAME:…
 
 The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in
 the prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
-`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first, then
-as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: the stream
-ends before it says why. `short`: says that it may not write more. `wrong`: calls with arguments that are cut off, four
-times, then says what it was told. `slow`: waits a minute between two words. Standard library only.
+`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first,
+then as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: as
+`tools`, but the stream of the last answer ends before it says why. `short`: says that it may not write more. `wrong`:
+calls with arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two
+words. Standard library only.
 """
 
 from __future__ import annotations
@@ -45,35 +46,43 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         SEEN.append(request)
-        model = request["model"]
+        is_gemini = "/models/" in self.path
+        is_streamed = "stream" in self.path if is_gemini else request.get("stream")
+        model = self.path.rpartition("/")[2].partition(":")[0] if is_gemini else request["model"]
         if model == "down" or (model == "busy" and model not in REFUSED):
             REFUSED.add(model)
             return self._refuse(503 if model == "down" else 429)
-        dialect = Anthropic(request) if "messages" in self.path else OpenAI(request)
+        kind = Gemini if is_gemini else Anthropic if "messages" in self.path else OpenAI
+        dialect = kind(request)
         if model == "late" and dialect.results():
             return self._refuse(503)
         dialect.is_short = model == "short"
-        if not request.get("stream"):
-            return self._send(200, dialect.whole(*answer(model, dialect)))
+        text, calls = answer(model, dialect)
+        if not is_streamed:
+            return self._send(200, dialect.whole(text, calls))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        events = dialect.events(*answer(model, dialect))
-        if model == "ends":
-            del events[-3 if isinstance(dialect, OpenAI) else -2 :]
+        events = dialect.events(text, calls)
+        if model == "ends" and not calls:
+            del events[-dialect.ending :]
         for number, (name, event) in enumerate(events):
             if model == "cut" and number == 3:
-                return None
+                return None  # without the last chunk
             if model == "slow" and number == 3:
-                self.wfile.flush()
                 time.sleep(60)
             data = event if isinstance(event, str) else json.dumps(event)
             head = f"event: {name}\n" if name else ""
-            self.wfile.write(f"{head}data: {data}\n\n".encode())
-            self.wfile.flush()
+            self._write(f"{head}data: {data}\n\n".encode())
+        self._write(b"")
         return None
+
+    def _write(self, chunk: bytes) -> None:
+        self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+        self.wfile.flush()
 
     def _refuse(self, status: int) -> None:
         self._send(status, {"error": {"message": "come back later", "type": "overloaded"}})
@@ -93,7 +102,7 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
     wanted = CALL.findall(dialect.prompt())
     results = dialect.results()
     again = model == "loop" or (model == "wrong" and len(results) < 4)
-    if again or (model in ("tools", "broken", "late") and wanted and not results):
+    if again or (model in ("tools", "broken", "late", "ends") and wanted and not results):
         if model in ("broken", "wrong"):
             return "Let me see. ", [(wanted[0][0], wanted[0][1][:-2])]
         return "Let me see. ", wanted[:1] if model == "loop" else wanted
@@ -105,6 +114,8 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
 class OpenAI:
     """Chat Completions."""
 
+    ending = 3
+    """How many events the end of a stream has, from the reason on."""
     is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -155,6 +166,7 @@ class OpenAI:
 class Anthropic:
     """Messages."""
 
+    ending = 2
     is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -204,6 +216,36 @@ class Anthropic:
         found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": USAGE["out"]}})
         found.append({"type": "message_stop"})
         return [(event["type"], event) for event in found]
+
+
+class Gemini:
+    """Its own `generateContent`."""
+
+    ending = 1
+    is_short = False
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.parts = [part for content in request["contents"] for part in content["parts"]]
+
+    def prompt(self) -> str:
+        return next(part["text"] for part in reversed(self.parts) if "text" in part)
+
+    def results(self) -> list[str]:
+        asked = max(number for number, part in enumerate(self.parts) if "text" in part)
+        found = [part["functionResponse"] for part in self.parts[asked:] if "functionResponse" in part]
+        return [str(one["response"].get("return_value", one["response"])) for one in found]
+
+    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+        parts: list[dict[str, Any]] = [{"text": word} for word in re.findall(r"\S*\s*", text) if word]
+        parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in calls]
+        counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": USAGE["out"], "totalTokenCount": 18}
+        found: list[tuple[str, Any]] = [("", self._chunk(part)) for part in parts]
+        reason = "MAX_TOKENS" if self.is_short else "STOP"
+        return [*found, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
+
+    def _chunk(self, part: dict[str, Any], **more: str) -> dict[str, Any]:
+        candidate = {"content": {"role": "model", "parts": [part]}, "index": 0, **more}
+        return {"candidates": [candidate], "modelVersion": "script", "responseId": "r"}
 
 
 def main() -> None:

@@ -1,12 +1,15 @@
 """What the user typed as a value, read with the notebook's names."""
 
 import contextlib
+import subprocess
+import sys
 from collections import OrderedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipymcp.config.files import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.magics.line import LineError, tokenize
 from ipymcp.notebook.magics.values import Object, Text, parse_arguments, parse_body, read_value
@@ -243,6 +246,24 @@ def test_a_body_that_cannot_be_read_says_where(body: str, message: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         parse_body(body, NAMES)
     assert str(caught.value) == message
+
+
+def test_a_long_body_with_comments_is_read_and_costs_no_json5() -> None:
+    long = "y" * JSON5_MAX_BYTES
+    script = "import sys; from ipymcp.notebook.magics.values import parse_body; body = sys.stdin.read()"
+    script += "; print(len(parse_body(body, ({},))['x']), 'json5' in sys.modules)"
+    body = f'{{"x": "{long}", /* mine */ "y": true,}}'
+    done = subprocess.run([sys.executable, "-c", script], input=body, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{JSON5_MAX_BYTES} False\n", "")
+
+
+def test_a_long_body_is_not_tried_as_json5() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        parse_body("{x: 'a',\n y: true: '" + "y" * JSON5_MAX_BYTES + "'}", NAMES)
+    assert str(caught.value) == "line 2, column 9: invalid syntax"
+    assert caught.value.hint == (
+        "the body is JSON, or a Python dict with the notebook's names; JSON5 only up to 200,000 characters"
+    )
 
 
 @given(st.text(alphabet=st.sampled_from("{}[]():!'\"\\ in=.5,"), max_size=25))

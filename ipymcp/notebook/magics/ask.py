@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import McpError
@@ -66,8 +67,19 @@ _OPTIONS = (
 )
 _SYNTAX = Syntax("ask [-m MODEL] [--tools PATTERN] TEXT", _OPTIONS, takes=("tool",))
 
+_LIMIT = re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^)]+)\)")
+_MODEL = re.compile(r'\bmodel="([^"]+)"')
+
 
 def _ask(request: Request) -> Any:
+    try:
+        return _asked(request)
+    except McpError as error:
+        error.hint = _as_options(error.hint)
+        raise
+
+
+def _asked(request: Request) -> Any:
     wanted = _wanted(request)
     asker = request.mcp._asker
     parsed, out = request.parsed, request.parsed.text("--out")
@@ -87,6 +99,11 @@ def _ask(request: Request) -> Any:
         request.ip.user_ns[out] = answer
         return None
     return answer.json() if shape == "json" else answer
+
+
+def _as_options(hint: str | None) -> str | None:
+    """A hint with the options of a line in the place of the arguments that `mcp.ask` has."""
+    return hint and _LIMIT.sub(r"--\1 \2", _MODEL.sub(r"--model \1", hint))
 
 
 def _answered(request: Request, asker: Asker, wanted: Wanted, shape: str) -> Answer:

@@ -16,6 +16,7 @@ Only where a dict has bare words as keys, `{limit: 5}`, does JSON5 come first: i
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from ipymcp.config.comments import without_comments
+from ipymcp.config.files import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.magics.expressions import AS_TEXT, evaluate, fill, look_up, parse_expression
 from ipymcp.notebook.magics.line import LineError
@@ -173,7 +176,7 @@ def _read_body(text: str, namespaces: Namespaces) -> object:
         found, value = _read_json5(text)
         if found:
             return value
-        raise _unreadable(json_error, error) from error
+        raise _unreadable(json_error, error, is_long=len(text) > JSON5_MAX_BYTES) from error
     if _has_bare_keys(tree.body):
         found, value = _read_json5(text)
         if found:
@@ -190,6 +193,12 @@ def _is_json(value: str) -> bool:
 
 
 def _read_json5(text: str) -> tuple[bool, object]:
+    """Whether it is JSON5 that is read in no time, and the value: as in config files, what is long is not tried."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return True, json.loads(without_comments(text))
+    if len(text) > JSON5_MAX_BYTES:
+        return False, None
+
     import json5
 
     try:
@@ -221,7 +230,7 @@ def _has_bare_keys(node: ast.expr) -> bool:
     return isinstance(node, ast.List) and any(map(_has_bare_keys, node.elts))
 
 
-def _unreadable(json_error: ValueError, python_error: SyntaxError | ValueError) -> ArgumentError:
+def _unreadable(json_error: ValueError, python_error: SyntaxError | ValueError, *, is_long: bool) -> ArgumentError:
     """The error of the reader that came farthest: it was the one meant."""
     line, column, reason = 1, 1, str(json_error)
     if isinstance(json_error, json.JSONDecodeError):
@@ -231,7 +240,8 @@ def _unreadable(json_error: ValueError, python_error: SyntaxError | ValueError) 
         if place > (line, column) or "never closed" in python_error.msg:
             (line, column), reason = place, python_error.msg
     reason = reason[:1].lower() + reason[1:]
+    limit = f"; JSON5 only up to {JSON5_MAX_BYTES:,} characters" if is_long else ""
     return ArgumentError(
         f"line {line}, column {column}: {reason}",
-        hint="the body is JSON, JSON5, or a Python dict with the notebook's names",
+        hint=f"the body is JSON, {'' if is_long else 'JSON5, '}or a Python dict with the notebook's names{limit}",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.masking import mask, masks
-from ipymcp.policy.questions import DECISIONS
+from ipymcp.policy.questions import DECISIONS, beforehand
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.text import escaped, one_line, visible
 from ipymcp.tools import markdown
@@ -89,7 +89,7 @@ class ModelCall(Struct):
         if self.is_done and not shown:
             shown = f'<pre style="{_TOLD}">{escaped(_shortened(self.text))}</pre>'
         if self.is_refused and self.decision == DECISIONS[None]:
-            shown += f"<small>--allow {escaped(f'{self.server}.{self.tool}')} answers beforehand</small>"
+            shown += f"<small>{escaped(beforehand(f'{self.server}.{self.tool}'))} allows it beforehand</small>"
         mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
         given = escaped(arguments if code or waits else _shortened(arguments))
         return (

@@ -41,6 +41,12 @@ class Limits(Struct, frozen=True):
         for name in self.__struct_fields__:
             (SECONDS if name == "seconds" else COUNT).check("Limits()", name, getattr(self, name))
 
+    def twice(self, name: str) -> str:
+        """How a question is given twice as much of one of these, in Python; `%mcp ask` has options of these names."""
+        value = 2 * getattr(self, name)
+        shown = f"{value:g}" if name == "seconds" else value
+        return f"limits=ipymcp.Limits({name}={shown})"
+
 
 class Question(Struct, frozen=True):
     """All that a driver needs.
@@ -118,10 +124,12 @@ class Clock:
     Args:
         loop: That loop.
         seconds: How long.
+        hint: What to do where that is not enough.
     """
 
-    def __init__(self, loop: BackgroundLoop, seconds: float) -> None:
+    def __init__(self, loop: BackgroundLoop, seconds: float, hint: str | None = None) -> None:
         self._loop = loop
+        self._hint = hint
         self._seconds = self._left = seconds
         self._timeout: asyncio.Timeout | None = None
         self._pauses = 0
@@ -135,7 +143,7 @@ class Clock:
         try:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(coroutine), self._loop.loop))
         except TimeoutError as error:
-            raise McpError(f"no answer within {self._seconds:g} s", hint="--seconds gives it longer") from error
+            raise McpError(f"no answer within {self._seconds:g} s", hint=self._hint) from error
 
     async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:

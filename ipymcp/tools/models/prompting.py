@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence, Set, ValuesView
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from ipymcp.tools.models.values import is_frame
 from ipymcp.tools.plain import NotJson, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sized
+    from collections.abc import Iterable, Iterator, Sized
 
 __all__ = ["Attached", "Filled", "filled"]
 
@@ -34,6 +35,8 @@ _LONGEST_CELL: Final = 500
 _NOTHING: Final = ("nan", "NaT", "<NA>")
 _ITEMS: Final = 1_000
 """Elements of an array or a collection that is sent whole."""
+_DEPTH: Final = 50
+_COLLECTIONS: Final = (Mapping, Sequence, Set, ValuesView)
 # Mathematics as the renderers of notebooks read it: nothing blank inside the signs, no digit after the closing one.
 _TOKEN: Final = re.compile(
     r"(?P<display>\$\$(?:(?!\$\$).)+?\$\$(?!\$))|(?P<escaped>\$\$)|(?P<math>\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d\w$]))"
@@ -94,36 +97,108 @@ def _told(value: Any) -> tuple[str, str]:
     text = getattr(value, "text", None)
     if isinstance(text, str) and hasattr(value, "data"):  # a result of a tool
         return _cut(kind, text)
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if isinstance(shape, tuple) and dtype is not None:
-        return _array(kind, value, cast("tuple[Any, ...]", shape), dtype)
-    if isinstance(value, (list, tuple, dict, set, frozenset, bytes, bytearray)):
+    if (shape := _shape(value)) is not None:
+        return _array(kind, value, shape)
+    if isinstance(value, (*_COLLECTIONS, bytes, bytearray)):
         count = len(cast("Sized", value))
         if count > _ITEMS:
-            shown = _first(cast("Iterable[Any]", value))
             what = f"{kind} of {count:,} items: the first {_ITEMS:,}"
-            return what, f"{what}\n{_cut(kind, _json(shown))[1]}"
-    return _cut(kind, _json(value))
+            return what, f"{what}\n{_cut(kind, *_written(_first(value)))[1]}"
+    return _cut(kind, *_written(value))
 
 
-def _first(value: Iterable[Any]) -> Any:
-    if is_object(value):
-        return dict(itertools.islice(value.items(), _ITEMS))
+def _first(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(itertools.islice(cast("Mapping[Any, Any]", value).items(), _ITEMS))
     return value[:_ITEMS] if isinstance(value, (bytes, bytearray)) else [*itertools.islice(value, _ITEMS)]
 
 
-def _json(value: Any) -> str:
+def _array(kind: str, value: Any, shape: tuple[int, ...]) -> tuple[str, str]:
+    """An array, or a Series: its repr shows both ends of a large one."""
+    what = f"{kind}, {' x '.join(f'{length:,}' for length in shape) or 'one value'}, {value.dtype}"
+    return what, f"{what}\n{_cut(kind, *_written(value))[1]}"
+
+
+def _written(value: Any) -> tuple[str, bool]:
+    """A value as JSON, with a repr for what JSON lacks, as far as it is sent; and whether that is all of it."""
+    left = _pieces(value, 0)
+    taken: list[str] = []
+    count = 0
+    while count <= 2 * _LONGEST:
+        piece = next(left, None)
+        if piece is None:
+            return "".join(taken), True
+        taken.append(piece)
+        count += len(piece)
+    return "".join(taken), next(left, None) is None
+
+
+def _pieces(value: Any, depth: int) -> Iterator[str]:
+    """The text of a value, made as it is taken: the size of what is not taken costs nothing."""
+    if isinstance(value, str):
+        yield json.dumps(value[: 2 * _LONGEST].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
+    elif isinstance(value, (bytes, bytearray)):
+        yield repr(value[: 2 * _LONGEST])
+    elif depth > _DEPTH:
+        yield "…"
+    elif (members := _members(value)) is not None:
+        yield "{"
+        for number, (key, item) in enumerate(members.items()):
+            yield ", " if number else ""
+            yield from _pieces(key, depth + 1) if isinstance(key, str) else (_repr(key),)
+            yield ": "
+            yield from _pieces(item, depth + 1)
+        yield "}"
+    elif isinstance(value, _COLLECTIONS) or _has_large_items(value):
+        opening, closing = ("set([", "])") if isinstance(value, Set) else ("[", "]")
+        yield opening
+        for number, item in enumerate(cast("Iterable[Any]", value)):
+            yield ", " if number else ""
+            yield from _pieces(item, depth + 1)
+        yield closing
+    else:
+        yield _scalar(value)
+
+
+def _members(value: Any) -> Mapping[Any, Any] | None:
+    """A mapping, or the fields of a dataclass or a pydantic model; None for anything else."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[Any, Any]", value)
+    kind: Any = value.__class__
+    fields = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "model_fields", None)
+    return {name: getattr(value, name, None) for name in fields} if is_object(fields) else None
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """The shape of an array, a Series or a scalar of numpy; None for anything else."""
+    shape: Any = getattr(value, "shape", None)
+    is_array = isinstance(shape, tuple) and getattr(value, "dtype", None) is not None
+    return cast("tuple[int, ...]", shape) if is_array else None
+
+
+def _has_large_items(value: Any) -> bool:
+    """Whether it is a short array of objects or texts, each of which may be large."""
+    shape = _shape(value)
+    return bool(shape) and math.prod(shape) <= _ITEMS and getattr(value.dtype, "kind", "O") in "OSU"
+
+
+def _scalar(value: Any) -> str:
+    """What has no items of its own that could be taken one by one."""
+    if math.prod(_shape(value) or ()) > _ITEMS:
+        return _repr(value)
     try:
         return json.dumps(plain(value, ()), ensure_ascii=False)
     except NotJson:
+        return _repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return hex(value)
+
+
+def _repr(value: object) -> str:
+    try:
         return repr(value)
-
-
-def _array(kind: str, value: Any, shape: tuple[Any, ...], dtype: object) -> tuple[str, str]:
-    """An array, or a Series: its repr shows both ends of a large one."""
-    what = f"{kind}, {' x '.join(f'{length:,}' for length in shape) or 'one value'}, {dtype}"
-    text = _json(value) if math.prod(shape) <= _ITEMS else repr(value)
-    return what, f"{what}\n{_cut(kind, text)[1]}"
+    except Exception as error:  # any class may fail in a way of its own
+        return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
 
 
 def _frame(kind: str, value: Any) -> tuple[str, str]:
@@ -146,19 +221,19 @@ def _frame(kind: str, value: Any) -> tuple[str, str]:
 
 def _cell(value: Any) -> str:
     """One cell, empty where there is nothing, as pandas writes it."""
-    text = "" if value is None else str(value)
+    text = "" if value is None else _written(value)[0] if isinstance(value, _COLLECTIONS) else str(value)
     if text in _NOTHING and not isinstance(value, str):
         return ""
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}… [{len(text):,} characters]"
 
 
-def _cut(kind: str, text: str) -> tuple[str, str]:
-    count = len(text)
+def _cut(kind: str, text: str, is_whole: bool = True) -> tuple[str, str]:
+    count = f"{'' if is_whole else 'at least '}{len(text):,} characters"
+    is_short = is_whole and len(text) <= _LONGEST
     text = stripped(text[: 2 * _LONGEST])  # a secret that is cut is no secret that is masked
-    if count <= _LONGEST:
-        return f"{kind}, {count:,} characters", text
-    what = f"{kind}, {count:,} characters: the first {_LONGEST:,}"
-    return what, f"{text[:_LONGEST]}\n[cut here: {count:,} characters in all]"
+    if is_short:
+        return f"{kind}, {count}", text
+    return f"{kind}, {count}: the first {_LONGEST:,}", f"{text[:_LONGEST]}\n[cut here: {count} in all]"
 
 
 def _columns(frame: Any) -> list[tuple[str, Any]]:

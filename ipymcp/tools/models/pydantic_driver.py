@@ -15,6 +15,8 @@ from ipymcp.tools.models.driving import Finished
 from ipymcp.tools.models.frameworks import pydantic_ai_toolset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ipymcp.runtime.responder import SamplingRequest
     from ipymcp.tools.models.driving import Limits, Question
 
@@ -76,7 +78,7 @@ class PydanticDriver:
                 history = result.all_messages()
                 response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
                 if _is_cut(response):
-                    raise McpError("the answer broke off in the middle", hint=_AGAIN)
+                    raise _broken_off()
             except self._ai.UsageLimitExceeded as error:
                 self._stopped(messages, question, "a limit was reached")
                 raise _limit(error, question.limits) from error
@@ -237,11 +239,12 @@ def _says_why(response: Any) -> bool:
 def _limit(error: Exception, limits: Limits) -> McpError:
     """Which limit was reached, in our own words."""
     text = str(error)
+    name, what = "tokens", f"it took more than {limits.tokens:,} tokens"
     if "request_limit" in text:
-        return McpError(f"stopped: {limits.rounds} rounds were not enough", hint="--rounds allows more")
-    if "tool_calls_limit" in text:
-        return McpError(f"stopped: it wanted more than {limits.calls} calls", hint="--calls allows more")
-    return McpError(f"stopped: it took more than {limits.tokens:,} tokens", hint="--tokens allows more")
+        name, what = "rounds", f"{limits.rounds} rounds were not enough"
+    elif "tool_calls_limit" in text:
+        name, what = "calls", f"it wanted more than {limits.calls} calls"
+    return McpError(f"stopped: {what}", hint=f"{limits.twice(name)} allows more")
 
 
 def _key() -> str:
@@ -264,8 +267,11 @@ def _problem(error: Exception) -> McpError:
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
     if "maximum output retries" in text or "exceeded max retries" in text.lower():
         return McpError("the model did not give what was asked of it, though it was told so", hint=_AGAIN)
-    address = _address(error)
-    if text.startswith("Connection error") and address:
+    causes = [*_causes(error)]
+    if any("incomplete" in str(cause) or type(cause).__name__ == "ReadError" for cause in causes):
+        return _broken_off()
+    address = _address(causes)
+    if address and (text.startswith("Connection error") or type(causes[-1]).__name__ == "ConnectionRefusedError"):
         return McpError(f"{address} cannot be reached", hint="is it running, and the address right?")
     status = getattr(error, "status_code", None)
     if status is not None:
@@ -274,14 +280,24 @@ def _problem(error: Exception) -> McpError:
     return McpError(text, hint=_AGAIN)
 
 
-def _address(error: BaseException | None) -> str:
-    """Where the request went that failed; empty where the error does not say it."""
+def _broken_off() -> McpError:
+    return McpError("the answer broke off in the middle", hint=_AGAIN)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, then what caused it, down to the first."""
     while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _address(causes: list[BaseException]) -> str:
+    """Where the request went that failed; empty where no error says it."""
+    for error in causes:
         request = getattr(error, "_request", None) or getattr(error, "request", None)
         url = getattr(request, "url", None)
         if url is not None:
             return f"{url.scheme}://{url.netloc.decode()}" if hasattr(url, "netloc") else str(url)
-        error = error.__cause__ or error.__context__
     return ""
 
 
