@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.browser.notebooks import Notebook
 from tests.browser.places import sidebar
@@ -115,11 +115,11 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
             assert left["x"] + left["width"] <= right["x"]
 
 
-def box(found: Locator) -> dict[str, float]:
+def box(found: Locator) -> FloatRect:
     """Where something is on the page."""
     place = found.bounding_box()
     assert place is not None
-    return dict(place)
+    return place
 
 
 def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_notebook: Open, page: Page) -> None:
