@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
-import sys
 from typing import Any
 
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import SamplingMessage, TextContent
 from pydantic import BaseModel, Field
+from sdk_server import serve
 
 server = FastMCP("sdk1-asks")
 
@@ -71,13 +70,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.http is None:
         server.run("stdio")
-        return
-    import uvicorn
-
-    listener = socket.create_server(("127.0.0.1", options.http))
-    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
-    sys.stderr.flush()
-    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listener])
+    else:
+        serve(options.http, "/mcp", server.streamable_http_app())
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ python sdk2_asks.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 pick
 from __future__ import annotations
 
 import argparse
-import socket
-import sys
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, ListRoots, MCPServer, Resolve, Sample
@@ -25,6 +23,7 @@ from mcp_types import (
     TextContent,
 )
 from pydantic import BaseModel, Field
+from sdk_server import serve
 
 server = MCPServer("sdk2-asks")
 SECRET = "sealed-by-the-server"
@@ -135,13 +134,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.http is None:
         server.run("stdio")
-        return
-    import uvicorn
-
-    listener = socket.create_server(("127.0.0.1", options.http))
-    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
-    sys.stderr.flush()
-    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listener])
+    else:
+        serve(options.http, "/mcp", server.streamable_http_app())
 
 
 if __name__ == "__main__":
