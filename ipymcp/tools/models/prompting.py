@@ -221,9 +221,13 @@ def _frame(kind: str, value: Any) -> tuple[str, str]:
 
 def _cell(value: Any) -> str:
     """One cell, empty where there is nothing, as pandas writes it."""
-    text = "" if value is None else _written(value)[0] if isinstance(value, _COLLECTIONS) else str(value)
-    if text in _NOTHING and not isinstance(value, str):
-        return ""
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, _COLLECTIONS):
+        text = _written(value)[0]
+    else:
+        text = "" if value is None else str(value)
+        text = "" if text in _NOTHING else text
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}… [{len(text):,} characters]"
 
 
