@@ -232,6 +232,26 @@ class Kernel:
         """Run a cell to its end. Raises as `Cell.wait`."""
         return self.start(code, answers=answers, silent=silent).wait(timeout)
 
+    def value(self, expression: str) -> Any:
+        """What an expression has there, through JSON."""
+        outcome = self.run(f"import json; print(json.dumps({expression}))")
+        assert outcome.status == "ok", outcome
+        return json.loads(outcome.stdout)
+
+    def start_timed(self, code: str) -> Cell:
+        """Start a cell that notes when it fails, for `interrupt_within`."""
+        lines = "\n".join(f"    {line}" for line in code.splitlines())
+        return self.start(f"try:\n{lines}\nexcept BaseException:\n    ended = time.monotonic()\n    raise")
+
+    def interrupt_within(self, seconds: float, cell: Cell) -> Outcome:
+        """Interrupt a timed cell, whose code ends in time (that IPython then draws a traceback is not counted)."""
+        before = time.monotonic()
+        self.interrupt()
+        outcome = cell.wait(timeout=20)
+        took = self.value("ended") - before  # one clock for all processes
+        assert took < seconds, f"{took:.2f} s: {outcome}"
+        return outcome
+
     def start(self, code: str, *, answers: Sequence[str] | None = None, silent: bool = False) -> Cell:
         """Send a cell and return at once.
 
@@ -372,6 +392,19 @@ class Kernel:
     def _ask(self, message_id: str, timeout: float) -> dict[str, Any]:
         self.read_until(lambda: message_id in self._replies, timeout)
         return self._replies.pop(message_id)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from strings(key)
+            yield from strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from strings(item)
 
 
 @contextlib.contextmanager

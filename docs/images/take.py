@@ -30,6 +30,16 @@ SCALE = 4 / 3
 """Pixels of the picture for one of the page."""
 MARGINS = 70
 """What JupyterLab shows left and right of the cells, in pixels of the page."""
+DRAWN = """wanted => {
+    const cells = [...document.querySelectorAll(".jp-Notebook .jp-Cell")];
+    const outputs = [...document.querySelectorAll(".jp-Notebook .jp-OutputArea-output")];
+    const filled = cells.filter(cell => cell.querySelector(".jp-OutputArea-output"));
+    return cells.length === wanted.cells && filled.length === wanted.filled
+        && cells.every(cell => cell.querySelector(".cm-line, .jp-RenderedMarkdown"))
+        && outputs.every(output => output.getBoundingClientRect().height > 0)
+        && [...document.images].every(image => image.complete && image.naturalWidth > 0);
+}"""
+"""Whether all cells, their outputs and the pictures in these are drawn: Markdown and pictures come last."""
 STYLE = """
 .jp-Notebook-footer, .jp-Cell .jp-Toolbar { display: none !important }
 .jp-Cell { border-color: transparent !important; box-shadow: none !important }
@@ -48,14 +58,18 @@ def main() -> int:
     options = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder, lab(Path(folder)) as server:
-        run(options.notebook, options.cells, server)
-        take(f"{server.url}doc/tree/{options.notebook.name}?reset&token={TOKEN}", options)
+        wanted = run(options.notebook, options.cells, server)
+        take(f"{server.url}doc/tree/{options.notebook.name}?reset&token={TOKEN}", wanted, options)
     print(f"{options.picture}: {options.picture.stat().st_size / 1000:.0f} kB")
     return 0
 
 
-def run(notebook: Path, cells: str | None, server: JupyterServer) -> None:
-    """Execute the notebook and write it, trusted, so that all its outputs are shown. Jupyter is the server's for it."""
+def run(notebook: Path, cells: str | None, server: JupyterServer) -> dict[str, int]:
+    """Execute the notebook and write it, trusted, so that all its outputs are shown. Jupyter is the server's for it.
+
+    Returns:
+        How many cells it has, and how many of them have outputs.
+    """
     os.environ.update({name: server.environment[name] for name in OWN})
     content = nbformat.read(notebook, as_version=4)
     if cells is not None:
@@ -63,10 +77,11 @@ def run(notebook: Path, cells: str | None, server: JupyterServer) -> None:
     NotebookClient(content, timeout=120, kernel_name="python3").execute()
     nbformat.write(content, server.folder / notebook.name)
     NotebookNotary().sign(content)
+    return {"cells": len(content.cells), "filled": sum(bool(cell.get("outputs")) for cell in content.cells)}
 
 
-def take(address: str, options: argparse.Namespace) -> None:
-    """Open the page and write the picture."""
+def take(address: str, wanted: dict[str, int], options: argparse.Namespace) -> None:
+    """Open the page and write the picture, once what is wanted is drawn."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
         width = round(options.width / SCALE) + MARGINS
@@ -75,9 +90,9 @@ def take(address: str, options: argparse.Namespace) -> None:
         page.goto(address, timeout=120_000)
         page.add_style_tag(content=STYLE)
         cells = page.locator(".jp-Notebook .jp-Cell")
-        page.locator(".jp-Notebook .jp-OutputArea-output").first.wait_for(timeout=120_000)
+        page.wait_for_function(DRAWN, arg=wanted, timeout=120_000)
+        page.evaluate("document.fonts.ready")
         page.wait_for_load_state("networkidle")
-        page.wait_for_function("[...document.images].every(image => image.complete)")
         first, last = box(cells.first), box(cells.last)
         margin = 8
         clip = {"x": first["x"] - margin, "y": first["y"] - margin, "width": first["width"] + 2 * margin}

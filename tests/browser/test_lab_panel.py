@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.browser.notebooks import Notebook
 from tests.browser.places import sidebar
@@ -115,11 +115,11 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
             assert left["x"] + left["width"] <= right["x"]
 
 
-def box(found: Locator) -> dict[str, float]:
+def box(found: Locator) -> FloatRect:
     """Where something is on the page."""
     place = found.bounding_box()
     assert place is not None
-    return dict(place)
+    return place
 
 
 def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_notebook: Open, page: Page) -> None:
@@ -142,6 +142,20 @@ def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(o
         is_whole = cell.evaluate("e => e.scrollWidth <= e.clientWidth")
         assert is_whole or len(cell.get_attribute("title") or "") > 100
     expect(panel.outcome.get_by_role("cell", name="3750.123457").first).to_have_css("text-align", "end")
+
+
+def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "%mcp policy deny demo.echo;", "%mcp policy reset;")
+    notebook.run(0)
+    panel = sidebar(page)
+    notebook.run(1)
+    view = panel.find_tool("echo", "demo.echo")
+    expect(view.get_by_role("button", name="Run")).to_be_visible()
+    expect(view.get_by_text("denied by policy")).to_have_count(0)
+    notebook.run(2)
+    expect(view.get_by_text("denied by policy")).to_be_visible()
+    notebook.run(3)
+    expect(view.get_by_text("denied by policy")).to_have_count(0)
 
 
 def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None:

@@ -39,18 +39,12 @@ def config(servers: dict[str, list[str]]) -> dict[str, Any]:
     return {name: {"command": command[0], "args": command[1:]} for name, command in servers.items()}
 
 
-def value(kernel: Kernel, expression: str) -> Any:
-    outcome = kernel.run(f"import json; print(json.dumps({expression}))")
-    assert outcome.status == "ok", outcome.error
-    return json.loads(outcome.stdout)
-
-
 def load(kernel: Kernel, servers: dict[str, list[str]]) -> tuple[list[int], psutil.Process]:
     """The groups of these servers, and the reaper."""
     outcome = kernel.run(f"%load_ext ipymcp\nmcp.load({config(servers)!r})")
     assert outcome.status == "ok", outcome.error
-    groups = value(kernel, "[session.pid for session in mcp._host.sessions.values()]")
-    return groups, psutil.Process(value(kernel, "mcp._host._reaper._process.pid"))
+    groups = kernel.value("[session.pid for session in mcp._host.sessions.values()]")
+    return groups, psutil.Process(kernel.value("mcp._host._reaper._process.pid"))
 
 
 def assert_nothing_is_left(groups: list[int], reaper: psutil.Process, within: float = 5) -> None:
@@ -93,7 +87,7 @@ def test_unloading_the_extension_ends_the_servers_before_it_returns(kernel: Kern
 
 def test_a_stopped_server_takes_those_along_that_left_its_group(kernel: Kernel) -> None:
     load(kernel, {"away": server_command("misbehaving", "child-setsid")})
-    pids = value(kernel, "mcp.away.pid().data['children']")
+    pids = kernel.value("mcp.away.pid().data['children']")
     children = [psutil.Process(pid) for pid in pids]
     assert len(children) == 2
     kernel.run("%mcp stop away")
@@ -103,7 +97,7 @@ def test_a_stopped_server_takes_those_along_that_left_its_group(kernel: Kernel) 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL", "os._exit"])
 def test_a_kernel_that_ended_takes_those_along_that_left_a_servers_group(kernel: Kernel, end: str) -> None:
     groups, reaper = load(kernel, {"away": server_command("misbehaving", "child-setsid")})
-    children = [psutil.Process(pid) for pid in value(kernel, "mcp.away.pid().data['children']")]
+    children = [psutil.Process(pid) for pid in kernel.value("mcp.away.pid().data['children']")]
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         ENDS[end](kernel)
@@ -250,7 +244,7 @@ def test_a_forked_child_is_refused_at_once_and_its_end_is_not_the_servers(kernel
 def test_a_living_forked_child_does_not_hold_a_server_back_from_its_end(kernel: Kernel) -> None:
     groups, reaper = load(kernel, {"m": server_command("misbehaving")})
     kernel.run("import os, time\nchild = os.fork()\nif not child:\n    time.sleep(60)\n    os._exit(0)")
-    took = value(kernel, "[time.monotonic(), mcp.stop('m'), time.monotonic()]")
+    took = kernel.value("[time.monotonic(), mcp.stop('m'), time.monotonic()]")
     assert took[2] - took[0] < 1.0
     assert processes.group_members(groups[0]) == []
     kernel.run("os.kill(child, 9), os.waitpid(child, 0)")

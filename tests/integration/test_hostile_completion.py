@@ -10,7 +10,7 @@ import pytest
 from tests.environments import server_command
 from tests.integration.notebooks import done, opened
 from tests.kernels import Kernel
-from tests.servers.marked import INJECTIONS
+from tests.servers.planting import INJECTIONS
 
 PROJECT = {
     "mcpServers": {

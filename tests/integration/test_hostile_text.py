@@ -15,7 +15,7 @@ import pytest
 from tests import kernels
 from tests.environments import ROOT, kernel_python, server_command
 from tests.integration.notebooks import done, opened
-from tests.kernels import Kernel, Outcome
+from tests.kernels import Kernel, Outcome, strings
 
 MARK = "\x1b]52;c;aGk=\x07\x1b[2J\u202e\u200b\x9b\x85\r\nFORGED\u2028FORGED\x00\x7f\U000e0041"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u202e\ud800-\udfff\U000e0041]")
@@ -123,21 +123,8 @@ DOCUMENTS: list[Any] = [
 ]
 
 
-def texts(value: Any) -> Iterator[str]:
-    """Every string in a JSON value, keys too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from texts(key)
-            yield from texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts(item)
-
-
 def check(value: Any, where: str) -> None:
-    for text in texts(value):
+    for text in strings(value):
         found = RAW.search(COLOR.sub("", text))
         assert found is None, f"{where}: {found[0]!r} in {text[max(0, found.start() - 200) : found.end() + 50]!r}"
 

@@ -14,7 +14,7 @@ from ipymcp.errors import CallError, ConnectionLost, HttpError, McpError, Protoc
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from tests.servers.raw_http import Handler, Reply, Request, serving_raw
 from tests.serving import free_port
-from tests.transports.http import http
+from tests.transports.http import http, talking
 from tests.transports.recorder import Recorder, opened, request
 
 pytestmark = pytest.mark.anyio
@@ -39,12 +39,10 @@ async def failure(recorder: Recorder, transport: StreamableHttpTransport, tool: 
 
 
 async def fails_with(handler: Handler, limit: int = 1_000_000) -> McpError:
-    async with serving_raw({"tools/call bad": handler}) as server:
-        transport = http(server.url, limit=limit)
-        async with opened(transport) as recorder:
-            error = await failure(recorder, transport, "bad")
-            assert len(server.asked("tools/call bad")) == 1  # nothing is sent twice
-            return error
+    async with talking({"tools/call bad": handler}, limit=limit) as (server, transport, recorder):
+        error = await failure(recorder, transport, "bad")
+        assert len(server.asked("tools/call bad")) == 1  # nothing is sent twice
+        return error
 
 
 def two_lines(error: McpError) -> tuple[str, str | None]:
@@ -147,11 +145,9 @@ async def test_json_of_another_type_is_read_all_the_same() -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": result}).encode()
         await reply.full("200 OK", gzip.compress(body), Content_Type="text/plain", Content_Encoding="gzip")
 
-    async with serving_raw({"tools/call": answer}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            assert await recorder.answer(1) == "plain"
+    async with talking({"tools/call": answer}) as (_, transport, recorder):
+        transport.send(request(1))
+        assert await recorder.answer(1) == "plain"
 
 
 async def test_an_answer_to_another_request_fails_the_call_that_got_it() -> None:
@@ -210,12 +206,10 @@ async def test_a_connection_the_server_closed_while_idle_is_not_used_again() -> 
         await reply.result()
         reply.is_over = True
 
-    async with serving_raw({"tools/call": answer_and_close}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            for number in range(1, 20):
-                transport.send(request(number))
-                assert await recorder.answer(number) == "done"
+    async with talking({"tools/call": answer_and_close}) as (_, transport, recorder):
+        for number in range(1, 20):
+            transport.send(request(number))
+            assert await recorder.answer(number) == "done"
 
 
 async def test_a_connection_that_could_not_be_made_is_tried_once_more() -> None:
@@ -297,14 +291,12 @@ async def test_a_large_event_that_is_no_answer_costs_only_itself() -> None:
         await reply.event({"method": "notifications/message", "params": {"data": "x" * 200_000}})
         await reply.answer_event("fine")
 
-    async with serving_raw({"tools/call": answer}) as server:
-        transport = http(server.url, limit=100_000)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            assert await recorder.answer(1) == "fine"
-            (noise,) = recorder.noises
-            assert noise.startswith("an event of 200,")
-            assert noise.endswith(" bytes was discarded; the limit is 100,000")
+    async with talking({"tools/call": answer}, limit=100_000) as (_, transport, recorder):
+        transport.send(request(1))
+        assert await recorder.answer(1) == "fine"
+        (noise,) = recorder.noises
+        assert noise.startswith("an event of 200,")
+        assert noise.endswith(" bytes was discarded; the limit is 100,000")
 
 
 # -- streams without end ----------------------------------------------------------------------------------------------
@@ -320,13 +312,11 @@ async def test_an_answer_settles_its_call_though_the_server_never_ends_the_strea
         await reply.closed()
         closed.set()
 
-    async with serving_raw({"tools/call": endless}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1, **headers))
-            assert await recorder.answer(1) == "here"
-            await asyncio.wait_for(closed.wait(), 5)  # and its connection is let go
-            assert recorder.errors == {}
+    async with talking({"tools/call": endless}) as (_, transport, recorder):
+        transport.send(request(1, **headers))
+        assert await recorder.answer(1) == "here"
+        await asyncio.wait_for(closed.wait(), 5)  # and its connection is let go
+        assert recorder.errors == {}
 
 
 async def test_thirty_such_answers_do_not_use_up_the_connections() -> None:
@@ -335,12 +325,10 @@ async def test_thirty_such_answers_do_not_use_up_the_connections() -> None:
         await reply.answer_event("here")
         await reply.closed()
 
-    async with serving_raw({"tools/call": endless}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            for number in range(1, 31):
-                transport.send(request(number))
-            assert [await recorder.answer(number) for number in range(1, 31)] == ["here"] * 30
+    async with talking({"tools/call": endless}) as (_, transport, recorder):
+        for number in range(1, 31):
+            transport.send(request(number))
+        assert [await recorder.answer(number) for number in range(1, 31)] == ["here"] * 30
 
 
 async def test_a_server_that_was_started_again_is_found_by_the_next_call() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from ipymcp.errors import AuthError, ConnectionLost, HttpError, RpcError
 from ipymcp.protocol.transports.http import StreamableHttpTransport
-from tests.servers.raw_http import Handler, Reply, Request, serving_raw
-from tests.transports.http import http
+from tests.servers.raw_http import Handler, Held, Reply, Request, serving_raw
+from tests.transports.http import http, talking
 from tests.transports.recorder import notification, opened, opening, request
 
 pytestmark = pytest.mark.anyio
@@ -28,12 +28,10 @@ def anyio_backend() -> str:
 
 
 async def test_a_session_is_kept_and_ended_with_the_headers_it_needs() -> None:
-    async with serving_raw() as server:
-        transport = http(server.url, **{"X-Api-Key": "k"})
-        async with opened(transport) as recorder:
-            transport.send(request(1, MCP_Protocol_Version="2025-11-25"))
-            await recorder.answer(1)
-            await server.wait_for("GET")
+    async with talking(**{"X-Api-Key": "k"}) as (server, transport, recorder):
+        transport.send(request(1, MCP_Protocol_Version="2025-11-25"))
+        await recorder.answer(1)
+        await server.wait_for("GET")
 
     carried = [
         (
@@ -73,11 +71,9 @@ async def test_a_server_without_sessions_is_told_of_none() -> None:
 
 
 async def test_a_request_of_the_stateless_era_belongs_to_no_session() -> None:
-    async with serving_raw() as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1, **MODERN))
-            await recorder.answer(1)
+    async with talking() as (server, transport, recorder):
+        transport.send(request(1, **MODERN))
+        await recorder.answer(1)
     assert "mcp-session-id" not in server.asked("tools/call")[0].headers
 
 
@@ -92,27 +88,25 @@ async def forget_as_typescript_does(_: Request, reply: Reply) -> None:
 
 @pytest.mark.parametrize("forget", [forget_by_404, forget_as_typescript_does])
 async def test_a_forgotten_session_is_told_for_each_message_and_nothing_more_is_sent(forget: Handler) -> None:
-    async with serving_raw() as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            server.handlers["tools/call"] = forget
-            transport.send(request(1))
-            await recorder.until(lambda: recorder.forgotten)
-            transport.send(request(2))
-            transport.send(notification("notifications/roots/list_changed"))
-            await recorder.until(lambda: len(recorder.forgotten) == 3)
-            assert [message.id for message in recorder.forgotten] == [1, 2, None]
-            assert len(server.asked("tools/call")) == 1
+    async with talking() as (server, transport, recorder):
+        server.handlers["tools/call"] = forget
+        transport.send(request(1))
+        await recorder.until(lambda: recorder.forgotten)
+        transport.send(request(2))
+        transport.send(notification("notifications/roots/list_changed"))
+        await recorder.until(lambda: len(recorder.forgotten) == 3)
+        assert [message.id for message in recorder.forgotten] == [1, 2, None]
+        assert len(server.asked("tools/call")) == 1
 
-            del server.handlers["tools/call"]
-            server.session = "session-2"
-            recorder.messages.clear()
-            await opening(transport, recorder)
-            for message in recorder.forgotten[:2]:
-                transport.send(message)
-            assert (await recorder.answer(1), await recorder.answer(2)) == ("done", "done")
-            assert {asked.headers["mcp-session-id"] for asked in server.asked("tools/call")[1:]} == {"session-2"}
-            assert recorder.errors == {}
+        del server.handlers["tools/call"]
+        server.session = "session-2"
+        recorder.messages.clear()
+        await opening(transport, recorder)
+        for message in recorder.forgotten[:2]:
+            transport.send(message)
+        assert (await recorder.answer(1), await recorder.answer(2)) == ("done", "done")
+        assert {asked.headers["mcp-session-id"] for asked in server.asked("tools/call")[1:]} == {"session-2"}
+        assert recorder.errors == {}
 
 
 async def test_a_message_refused_for_a_session_renewed_meanwhile_is_sent_again_in_the_new_one() -> None:
@@ -126,32 +120,28 @@ async def test_a_message_refused_for_a_session_renewed_meanwhile_is_sent_again_i
             await late.wait()
         await reply.full("404 Not Found")
 
-    async with serving_raw({"tools/call": forget}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            transport.send(request(2))
-            await server.wait_for("tools/call", 2)
-            await recorder.until(lambda: recorder.forgotten)
-            server.session = "session-2"
-            recorder.messages.clear()
-            await opening(transport, recorder)
-            late.set()
-            assert await recorder.answer(2) == "done"
-            assert [message.id for message in recorder.forgotten] == [1]
+    async with talking({"tools/call": forget}) as (server, transport, recorder):
+        transport.send(request(1))
+        transport.send(request(2))
+        await server.wait_for("tools/call", 2)
+        await recorder.until(lambda: recorder.forgotten)
+        server.session = "session-2"
+        recorder.messages.clear()
+        await opening(transport, recorder)
+        late.set()
+        assert await recorder.answer(2) == "done"
+        assert [message.id for message in recorder.forgotten] == [1]
 
 
 async def test_a_400_about_something_else_is_only_an_error() -> None:
     async def refuse(_: Request, reply: Reply) -> None:
         await reply.json({"id": None, "error": {"code": -32600, "message": "bad header"}}, "400 Bad Request")
 
-    async with serving_raw({"tools/call": refuse}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            with pytest.raises(RpcError, match=r"^bad header$"):
-                await recorder.answer(1)
-            assert recorder.forgotten == []
+    async with talking({"tools/call": refuse}) as (_, transport, recorder):
+        transport.send(request(1))
+        with pytest.raises(RpcError, match=r"^bad header$"):
+            await recorder.answer(1)
+        assert recorder.forgotten == []
 
 
 async def test_a_404_without_a_session_is_only_an_error() -> None:
@@ -209,12 +199,10 @@ async def test_an_answer_whose_stream_was_cut_is_fetched_after_the_time_the_serv
         await reply.event({"id": 1, "result": result}, id="call-3")
         await reply.closed()
 
-    async with serving_raw({"tools/call": call, "GET": get}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            assert await recorder.answer(1) == "resumed"
-            assert [carrier for message, carrier in recorder.messages if message.get("id") == 1] == [1]
+    async with talking({"tools/call": call, "GET": get}) as (server, transport, recorder):
+        transport.send(request(1))
+        assert await recorder.answer(1) == "resumed"
+        assert [carrier for message, carrier in recorder.messages if message.get("id") == 1] == [1]
     (resumption,) = [asked for asked in server.asked("GET") if "last-event-id" in asked.headers]
     assert resumption.headers["last-event-id"] == "call-2"
     assert resumption.headers["mcp-session-id"] == "session-1"
@@ -227,13 +215,11 @@ async def test_a_stream_that_cannot_be_taken_up_fails_its_call() -> None:
         await reply.stream()
         await reply.event(id="1", retry="10")
 
-    async with serving_raw({"tools/call": call}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            with pytest.raises(ConnectionLost) as caught:
-                await recorder.answer(1)
-            assert caught.value.message == "the server's stream ended before the answer"
+    async with talking({"tools/call": call}) as (_, transport, recorder):
+        transport.send(request(1))
+        with pytest.raises(ConnectionLost) as caught:
+            await recorder.answer(1)
+        assert caught.value.message == "the server's stream ended before the answer"
 
 
 async def test_a_stream_of_the_stateless_era_is_never_resumed() -> None:
@@ -241,12 +227,10 @@ async def test_a_stream_of_the_stateless_era_is_never_resumed() -> None:
         await reply.stream()
         await reply.event(id="1", retry="10")
 
-    async with serving_raw({"tools/call": call}) as server:
-        transport = http(server.url)
-        async with opened(transport, handshake=False) as recorder:
-            transport.send(request(1, **MODERN))
-            with pytest.raises(ConnectionLost):
-                await recorder.answer(1)
+    async with talking({"tools/call": call}, handshake=False) as (server, transport, recorder):
+        transport.send(request(1, **MODERN))
+        with pytest.raises(ConnectionLost):
+            await recorder.answer(1)
     assert server.asked("GET") == []
 
 
@@ -264,12 +248,10 @@ async def test_an_answer_that_comes_on_the_get_stream_ends_the_wait_for_another(
         await reply.event({"id": 1, "result": {"content": [{"type": "text", "text": "elsewhere"}]}})
         await reply.closed()
 
-    async with serving_raw({"tools/call": call, "GET": get}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            assert await recorder.answer(1) == "elsewhere"
-            assert recorder.errors == {}
+    async with talking({"tools/call": call, "GET": get}) as (_, transport, recorder):
+        transport.send(request(1))
+        assert await recorder.answer(1) == "elsewhere"
+        assert recorder.errors == {}
 
 
 # -- order and turns --------------------------------------------------------------------------------------------------
@@ -282,16 +264,14 @@ async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
         await release.wait()
         await reply.full("202 Accepted")
 
-    async with serving_raw({"notifications/initialized": slow}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            transport.send(notification("notifications/roots/list_changed"))
-            await server.wait_for("notifications/initialized")
-            assert server.asked("tools/call") == []
-            release.set()
-            await recorder.answer(1)
-            await server.wait_for("notifications/roots/list_changed")
+    async with talking({"notifications/initialized": slow}) as (server, transport, recorder):
+        transport.send(request(1))
+        transport.send(notification("notifications/roots/list_changed"))
+        await server.wait_for("notifications/initialized")
+        assert server.asked("tools/call") == []
+        release.set()
+        await recorder.answer(1)
+        await server.wait_for("notifications/roots/list_changed")
 
 
 async def test_notifications_arrive_in_order() -> None:
@@ -300,12 +280,10 @@ async def test_notifications_arrive_in_order() -> None:
         await reply.full("202 Accepted")
 
     names = [f"notifications/number-{number}" for number in range(10)]
-    async with serving_raw({names[0]: slow, names[3]: slow}) as server:
-        transport = http(server.url)
-        async with opened(transport):
-            for name in names:
-                transport.send(notification(name))
-            await server.wait_for(names[-1])
+    async with talking({names[0]: slow, names[3]: slow}) as (server, transport, _):
+        for name in names:
+            transport.send(notification(name))
+        await server.wait_for(names[-1])
     methods = [asked.message.get("method", "") for asked in server.requests]
     assert [method for method in methods if method.startswith("notifications/number")] == names
 
@@ -317,27 +295,25 @@ async def test_calls_use_twenty_connections_and_what_must_get_through_does() -> 
         await release.wait()
         await reply.result()
 
-    async with serving_raw({"tools/call": slow}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            await server.wait_for("GET")
-            for number in range(1, 41):
-                transport.send(request(number))
-            await server.wait_for("tools/call", 20)
-            transport.send(request(100, method="ping"))
-            transport.send(notification("notifications/cancelled"))
-            await recorder.until(lambda: recorder.answers(100))
-            await server.wait_for("notifications/cancelled")
-            assert len(server.asked("tools/call")) == 20
-            assert transport.queued > 0
+    async with talking({"tools/call": slow}) as (server, transport, recorder):
+        await server.wait_for("GET")
+        for number in range(1, 41):
+            transport.send(request(number))
+        await server.wait_for("tools/call", 20)
+        transport.send(request(100, method="ping"))
+        transport.send(notification("notifications/cancelled"))
+        await recorder.until(lambda: recorder.answers(100))
+        await server.wait_for("notifications/cancelled")
+        assert len(server.asked("tools/call")) == 20
+        assert transport.queued > 0
 
-            assert transport.abort(40)  # it was not sent yet: there is nobody to tell
-            assert not transport.abort(1)
-            release.set()
-            for number in range(2, 40):
-                assert await recorder.answer(number) == "done"
-            assert len(server.asked("tools/call")) == 39
-            assert transport.queued == 0
+        assert transport.abort(40)  # it was not sent yet: there is nobody to tell
+        assert not transport.abort(1)
+        release.set()
+        for number in range(2, 40):
+            assert await recorder.answer(number) == "done"
+        assert len(server.asked("tools/call")) == 39
+        assert transport.queued == 0
     assert server.most_connections <= 22
 
 
@@ -345,39 +321,26 @@ async def test_calls_use_twenty_connections_and_what_must_get_through_does() -> 
 
 
 async def test_in_the_stateless_era_giving_up_closes_the_stream() -> None:
-    closed = asyncio.Event()
+    slow = Held(streams=True)
 
-    async def slow(_: Request, reply: Reply) -> None:
-        await reply.stream()
-        await reply.closed()
-        closed.set()
-
-    async with serving_raw({"tools/call": slow}) as server:
-        transport = http(server.url)
-        async with opened(transport, handshake=False) as recorder:
-            transport.send(request(1, **MODERN))
-            await server.wait_for("tools/call")
-            assert transport.abort(1)
-            await asyncio.wait_for(closed.wait(), 5)
-            transport.send(request(2, method="ping"))
-            await recorder.until(lambda: recorder.answers(2))
-            assert recorder.errors == {}
+    async with talking({"tools/call": slow}, handshake=False) as (server, transport, recorder):
+        transport.send(request(1, **MODERN))
+        await server.wait_for("tools/call")
+        assert transport.abort(1)
+        await asyncio.wait_for(slow.closed.wait(), 5)
+        transport.send(request(2, method="ping"))
+        await recorder.until(lambda: recorder.answers(2))
+        assert recorder.errors == {}
 
 
 async def test_a_call_given_up_in_the_handshake_era_does_not_keep_its_connection_for_ever() -> None:
-    closed = asyncio.Event()
+    deaf = Held()
 
-    async def deaf(_: Request, reply: Reply) -> None:
-        await reply.closed()
-        closed.set()
-
-    async with serving_raw({"tools/call": deaf}) as server:
-        transport = http(server.url)
-        async with opened(transport):
-            transport.send(request(1))
-            await server.wait_for("tools/call")
-            assert not transport.abort(1)
-            await asyncio.wait_for(closed.wait(), 10)
+    async with talking({"tools/call": deaf}) as (server, transport, _):
+        transport.send(request(1))
+        await server.wait_for("tools/call")
+        assert not transport.abort(1)
+        await asyncio.wait_for(deaf.closed.wait(), 10)
 
 
 # -- logins -----------------------------------------------------------------------------------------------------------
@@ -457,9 +420,8 @@ async def test_without_a_login_the_error_names_the_challenge_and_what_to_give() 
 
 
 async def test_a_403_without_a_challenge_is_an_http_error() -> None:
-    async with serving_raw({"tools/call": lambda _, reply: reply.full("403 Forbidden", b"not you")}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1))
-            with pytest.raises(HttpError, match=r"^the server answered HTTP 403 Forbidden: not you$"):
-                await recorder.answer(1)
+    refused = {"tools/call": lambda _, reply: reply.full("403 Forbidden", b"not you")}
+    async with talking(refused) as (_, transport, recorder):
+        transport.send(request(1))
+        with pytest.raises(HttpError, match=r"^the server answered HTTP 403 Forbidden: not you$"):
+            await recorder.answer(1)

@@ -9,7 +9,7 @@ import pytest
 
 from ipymcp.errors import AuthError, ConnectionLost, HttpError, McpError, ProtocolError, ResultTooLarge, StartError
 from ipymcp.protocol.transports.sse import LegacySseTransport
-from tests.servers.raw_http import RawServer, Reply, Request, serving_raw
+from tests.servers.raw_http import Held, RawServer, Reply, Request, serving_raw
 from tests.serving import free_port
 from tests.transports.http import sse
 from tests.transports.recorder import Recorder, notification, opened, request
@@ -164,12 +164,7 @@ async def test_what_is_no_such_server_is_said_at_the_start() -> None:
 
 
 async def test_an_opening_that_is_given_up_leaves_nothing() -> None:
-    closed = asyncio.Event()
-
-    async def silent(_: Request, reply: Reply) -> None:
-        await reply.stream()
-        await reply.closed()
-        closed.set()
+    silent = Held(streams=True)
 
     async with serving_raw({"GET": silent}) as server:
         transport = sse(server.url)
@@ -177,5 +172,5 @@ async def test_an_opening_that_is_given_up_leaves_nothing() -> None:
         await server.wait_for("GET")
         opening.cancel()
         await transport.aclose()
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(silent.closed.wait(), 5)
         assert opening.cancelled() or opening.done()

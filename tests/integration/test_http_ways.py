@@ -16,7 +16,7 @@ from ipymcp.protocol.transports import http_client
 from tests.servers.raw_http import Reply, Request, serving_raw
 from tests.serving import free_port
 from tests.transports.certificates import self_signed
-from tests.transports.http import http
+from tests.transports.http import http, talking
 from tests.transports.recorder import opened, request
 
 pytestmark = pytest.mark.anyio
@@ -228,29 +228,27 @@ async def test_a_forked_child_holds_no_connection_of_its_parent() -> None:
         await reply.closed()
         closed.set()
 
-    async with serving_raw({"tools/call": slow}) as server:
-        transport = http(server.url)
-        async with opened(transport) as recorder:
-            transport.send(request(1, Mcp_Method="tools/call"))
-            transport.send(request(2, method="ping"))
-            await server.wait_for("tools/call")
-            await recorder.until(lambda: recorder.answers(2))
-            reader, writer = os.pipe()
-            child = os.fork()
-            if child == 0:
-                transport.close_in_fork()
-                os.close(writer)
-                os.read(reader, 1)  # until the parent closes its end
-                os._exit(0)
-            os.close(reader)
-            try:
-                assert transport.abort(1)
-                await asyncio.wait_for(closed.wait(), 10)  # the child lives, and the server sees the end all the same
-                transport.send(request(3, method="ping"))
-                await recorder.until(lambda: recorder.answers(3))
-            finally:
-                os.close(writer)
-                os.waitpid(child, 0)
+    async with talking({"tools/call": slow}) as (server, transport, recorder):
+        transport.send(request(1, Mcp_Method="tools/call"))
+        transport.send(request(2, method="ping"))
+        await server.wait_for("tools/call")
+        await recorder.until(lambda: recorder.answers(2))
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            transport.close_in_fork()
+            os.close(writer)
+            os.read(reader, 1)  # until the parent closes its end
+            os._exit(0)
+        os.close(reader)
+        try:
+            assert transport.abort(1)
+            await asyncio.wait_for(closed.wait(), 10)  # the child lives, and the server sees the end all the same
+            transport.send(request(3, method="ping"))
+            await recorder.until(lambda: recorder.answers(3))
+        finally:
+            os.close(writer)
+            os.waitpid(child, 0)
 
 
 def test_httpx_is_imported_when_a_server_is_opened_and_not_before() -> None:

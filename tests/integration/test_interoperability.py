@@ -1,4 +1,4 @@
-"""Old and new servers beside each other: the official SDKs and mcp-proxy behind a port, all of server-everything."""
+"""Old and new servers beside each other: the official SDKs, mcp-proxy behind a port, all of server-everything."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ import pytest
 import ipymcp
 from ipymcp import CallCancelled, Mcp, ToolError
 from ipymcp.protocol.wire import Progress
+from tests.bad_servers import News
 from tests.interop.candidates import CANDIDATES, EVERYTHING, SDKS, Candidate
 from tests.interop.features import FEATURES, SERVER, Feature, User
 
-BEHIND_A_PORT = {
+SERVERS = {
     f"{SDKS.get(each.package, each.package)} {each.transport}": each
     for each in CANDIDATES
-    if each.package in (*SDKS, "mcp-proxy") and each.transport != "stdio"
+    if each.package in SDKS or (each.package == "mcp-proxy" and each.transport != "stdio")
 }
-SDK_SERVERS = tuple(name for name in BEHIND_A_PORT if name.startswith("sdk"))
-ERAS = {name: "2026-07-28" if name == "sdk2 HTTP" else "2025-11-25" for name in BEHIND_A_PORT}
+SDK_SERVERS = tuple(name for name in SERVERS if name.startswith("sdk"))
+ERAS = {name: "2026-07-28" if name in ("sdk2 stdio", "sdk2 HTTP") else "2025-11-25" for name in SERVERS}
 """HTTP+SSE is older than the stateless era, and mcp-proxy is on the SDK 1.x."""
 
 
 @pytest.fixture(scope="module")
 def mcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mcp]:
-    """All six in one host."""
+    """All of them in one host."""
     with contextlib.ExitStack() as running:
         folder = tmp_path_factory.mktemp("servers")
-        definitions = {name: running.enter_context(each.start(folder)) for name, each in BEHIND_A_PORT.items()}
+        definitions = {name: running.enter_context(each.start(folder)) for name, each in SERVERS.items()}
         mcp = running.enter_context(ipymcp.connect(definitions))
         start_handlers(mcp)
         yield mcp
@@ -42,9 +43,9 @@ def start_handlers(mcp: Mcp) -> None:
     asyncio.run_coroutine_threadsafe(asyncio.to_thread(int), mcp._host.handlers.loop).result(20)
 
 
-@pytest.mark.parametrize("name", BEHIND_A_PORT)
-def test_a_server_behind_a_port_answers_in_the_newest_era_it_speaks(mcp: Mcp, name: str) -> None:
-    candidate = BEHIND_A_PORT[name]
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_answers_in_the_newest_era_it_speaks(mcp: Mcp, name: str) -> None:
+    candidate = SERVERS[name]
 
     assert candidate.answer in mcp[name][candidate.tool].call(candidate.arguments).text
     assert mcp.servers[name].protocol_version == ERAS[name]
@@ -88,22 +89,12 @@ def test_a_call_is_cancelled_and_the_next_one_works(mcp: Mcp, name: str) -> None
 
 @pytest.mark.parametrize("name", SDK_SERVERS)
 def test_a_tool_that_comes_and_goes_is_seen(mcp: Mcp, name: str) -> None:
-    heard = threading.Condition()
-
-    def changed(_: object) -> None:
-        with heard:
-            heard.notify_all()
-
-    unsubscribe = mcp._host.events.subscribe(changed)
-    try:
-        with heard:
-            mcp[name].grow("fresh")
-            assert heard.wait_for(lambda: "fresh" in mcp[name], 20)
-            assert mcp[name].fresh().text == "fresh"
-            mcp[name].shrink("fresh")
-            assert heard.wait_for(lambda: "fresh" not in mcp[name], 20)
-    finally:
-        unsubscribe()
+    with News(mcp) as news:
+        mcp[name].grow("fresh")
+        news.until(lambda: "fresh" in mcp[name])
+        assert mcp[name].fresh().text == "fresh"
+        mcp[name].shrink("fresh")
+        news.until(lambda: "fresh" not in mcp[name])
 
 
 # -- all that server-everything has and asks for ----------------------------------------------------------------------

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests import kernels
+from tests import kernels, processes
 from tests.environments import server_command
 from tests.kernels import Cell, Kernel, Outcome
 
@@ -47,16 +44,11 @@ def ran(kernel: Kernel, code: str) -> Outcome:
     return outcome
 
 
-def value(kernel: Kernel, expression: str) -> Any:
-    return json.loads(ran(kernel, f"import json; print(json.dumps({expression}))").stdout)
-
-
 def started(kernel: Kernel, code: str, calls: int) -> Cell:
     """Start a cell that notes when it ends, and wait until the server has so many more calls of `sleep`."""
     before = recorded(kernel)
-    lines = "\n".join(f"    {line}" for line in code.splitlines())
-    cell = kernel.start(f"try:\n{lines}\nexcept BaseException:\n    ended = time.monotonic()\n    raise")
-    wait_until(lambda: recorded(kernel) >= before + calls)
+    cell = kernel.start_timed(code)
+    processes.wait_until(lambda: recorded(kernel) >= before + calls)
     return cell
 
 
@@ -66,27 +58,16 @@ def recorded(kernel: Kernel) -> int:
     return sum(line.startswith("< ") and '"name":"sleep"' in line for line in lines)
 
 
-def wait_until(condition: Callable[[], bool], within: float = 20) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-
-
 def interrupted(kernel: Kernel, cell: Cell) -> Outcome:
     """Interrupt the kernel; the cell's code ends in time, and the next one works."""
-    before = time.monotonic()
-    kernel.interrupt()
-    outcome = cell.wait(timeout=20)
-    took = value(kernel, "ended") - before
-    assert took < WITHIN, f"{took:.2f} s: {outcome}"
+    outcome = kernel.interrupt_within(WITHIN, cell)
     assert kernel.run("mcp.m.echo('next').text").text == "'next'"
     return outcome
 
 
 def sleeps(kernel: Kernel) -> tuple[list[int], list[int]]:
     """The ids of all calls of `sleep` that the server has seen, and of those it was told to stop."""
-    seen = value(kernel, "mcp.m.seen().data")
+    seen = kernel.value("mcp.m.seen().data")
     ids = [
         frame["id"]
         for frame in seen["frames"]
@@ -132,7 +113,7 @@ def test_the_threads_that_a_cell_waits_for_end_and_the_server_is_told(
     made, cancelled = sleeps(kernel)
     assert len(made) == known + calls
     assert made == cancelled
-    assert value(kernel, "len(mcp.calls)") == 0
+    assert kernel.value("len(mcp.calls)") == 0
 
 
 def test_what_is_queued_for_these_threads_is_not_begun(kernel: Kernel) -> None:
@@ -153,7 +134,7 @@ def test_after_an_interrupt_that_the_cell_catches_new_threads_work(kernel: Kerne
     cell = started(kernel, code, 3)
     before = recorded(kernel)
     kernel.interrupt()
-    wait_until(lambda: recorded(kernel) >= before + 3)
+    processes.wait_until(lambda: recorded(kernel) >= before + 3)
 
     outcome = interrupted(kernel, cell)
 
@@ -167,7 +148,7 @@ def test_a_thread_of_an_earlier_cell_is_left_alone(kernel: Kernel) -> None:
     before = recorded(kernel)
     ran(kernel, "done = []\nthread = threading.Thread(target=lambda: done.append(sleep.invoke({'seconds': 2})))")
     ran(kernel, "thread.start()")
-    wait_until(lambda: recorded(kernel) > before)
+    processes.wait_until(lambda: recorded(kernel) > before)
     cell = kernel.start(
         "try:\n    print('here', flush=True)\n    time.sleep(60)\n"
         "except BaseException:\n    ended = time.monotonic(); raise"
@@ -178,14 +159,14 @@ def test_a_thread_of_an_earlier_cell_is_left_alone(kernel: Kernel) -> None:
 
     assert outcome.error is not None
     assert "time.sleep(60)" in outcome.error.traceback, "the user's own code is shown as ever"
-    assert value(kernel, "(thread.join(), len(done))[1]") == 1
+    assert kernel.value("(thread.join(), len(done))[1]") == 1
 
 
 def test_only_cells_with_such_tools_handle_sigint_otherwise(tmp_path: Path) -> None:
     with kernels.started("models", tmp_path) as kernel:
         ran(kernel, "import gc, signal\nplain = signal.getsignal(signal.SIGINT)\n%load_ext ipymcp")
-        assert value(kernel, "signal.getsignal(signal.SIGINT) is plain") is True
+        assert kernel.value("signal.getsignal(signal.SIGINT) is plain") is True
         ran(kernel, "tools = mcp.tools.to_langchain()\nassert signal.getsignal(signal.SIGINT) is not plain")
-        assert value(kernel, "signal.getsignal(signal.SIGINT) is plain") is False
+        assert kernel.value("signal.getsignal(signal.SIGINT) is plain") is False
         ran(kernel, "del tools; gc.collect()")
-        assert value(kernel, "signal.getsignal(signal.SIGINT) is plain") is True
+        assert kernel.value("signal.getsignal(signal.SIGINT) is plain") is True

@@ -9,16 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pexpect
 import pytest
 
 from tests import kernels, processes
 from tests.environments import ROOT, server_command
-from tests.kernels import KERNELS, Cell, Kernel, Outcome
+from tests.kernels import KERNELS, Kernel
 from tests.wire import tapped
 
 pytestmark = pytest.mark.timed
@@ -52,15 +51,9 @@ def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield kernel
 
 
-def value(kernel: Kernel, expression: str) -> Any:
-    outcome = kernel.run(f"import json; print(json.dumps({expression}))")
-    assert outcome.status == "ok", outcome.error
-    return json.loads(outcome.stdout)
-
-
 def sent(kernel: Kernel, name: str) -> list[int]:
     """The ids of the calls of one tool that the server has seen."""
-    frames = value(kernel, "mcp.m.seen().data['frames']")
+    frames = kernel.value("mcp.m.seen().data['frames']")
     calls = [frame for frame in frames if frame.get("method") == "tools/call"]
     return [frame["id"] for frame in calls if frame["params"]["name"] == name]
 
@@ -69,30 +62,6 @@ def recorded(record: Path, word: str) -> int:
     """How often a word stands in what the client wrote."""
     lines = record.read_text().splitlines() if record.exists() else []
     return sum(line.startswith("< ") and word in line for line in lines)
-
-
-def wait_until(condition: Callable[[], bool], within: float = 20) -> None:
-    """Wait for what shows only in a file or in the system's tables."""
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-
-
-def start(kernel: Kernel, code: str) -> Cell:
-    """Start a cell that notes when it ends."""
-    lines = "\n".join(f"    {line}" for line in code.splitlines())
-    return kernel.start(f"try:\n{lines}\nexcept BaseException:\n    ended = time.monotonic()\n    raise")
-
-
-def interrupt(kernel: Kernel, cell: Cell) -> Outcome:
-    """Interrupt the kernel; the cell's code ends in time (that IPython then draws a traceback is not counted)."""
-    before = time.monotonic()
-    kernel.interrupt()
-    outcome = cell.wait(timeout=20)
-    took = value(kernel, "ended") - before  # one clock for all processes
-    assert took < WITHIN, f"{took:.2f} s: {outcome}"
-    return outcome
 
 
 SLEEP = '"name":"sleep"'
@@ -115,9 +84,9 @@ def test_an_interrupted_call_ends_at_once_and_the_server_is_told(
     known = set(sent(shared, "sleep"))
     record = shared.folder / "record"
     before = recorded(record, SLEEP)
-    cell = start(shared, code)
-    wait_until(lambda: recorded(record, SLEEP) >= before + calls)
-    outcome = interrupt(shared, cell)
+    cell = shared.start_timed(code)
+    processes.wait_until(lambda: recorded(record, SLEEP) >= before + calls)
+    outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
     assert outcome.error.ename == error
@@ -128,20 +97,18 @@ def test_an_interrupted_call_ends_at_once_and_the_server_is_told(
     assert shared.run("mcp.m.echo('next').text").text == "'next'"
     new = set(sent(shared, "sleep")) - known
     assert len(new) == calls
-    assert new <= set(value(shared, "mcp.m.seen().data['cancelled']"))
-    assert (
-        value(shared, "[s.method for s in mcp.m._session().client._peer._slots.values() if 'call' in s.method]") == []
-    )
-    assert value(shared, "len(mcp.calls)") == 0
-    assert value(shared, "signal.getsignal(signal.SIGINT) is handler") is True
+    assert new <= set(shared.value("mcp.m.seen().data['cancelled']"))
+    assert shared.value("[s.method for s in mcp.m._session().client._peer._slots.values() if 'call' in s.method]") == []
+    assert shared.value("len(mcp.calls)") == 0
+    assert shared.value("signal.getsignal(signal.SIGINT) is handler") is True
 
 
 @every_kernel
 @pytest.mark.parametrize("first", ["pass", "await tick()"], ids=["in a plain cell", "in a cell with an await"])
 def test_the_users_own_progress_function_is_interrupted_where_it_stands(shared: Kernel, first: str) -> None:
-    cell = start(shared, f"{first}; mcp.m.progress.options(on_progress=on_progress)(interval=0.01)")
+    cell = shared.start_timed(f"{first}; mcp.m.progress.options(on_progress=on_progress)(interval=0.01)")
     cell.wait_for_output("in my code")
-    outcome = interrupt(shared, cell)
+    outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
     assert outcome.error.ename == "KeyboardInterrupt"
@@ -150,7 +117,7 @@ def test_the_users_own_progress_function_is_interrupted_where_it_stands(shared: 
         f"KeyboardInterrupt: interrupted in on_progress()\n  in: {call} · on_progress(), line 6: "
         "while True: time.sleep(0.01)"
     )
-    assert set(sent(shared, "progress")) <= set(value(shared, "mcp.m.seen().data['cancelled']"))
+    assert set(sent(shared, "progress")) <= set(shared.value("mcp.m.seen().data['cancelled']"))
 
 
 def test_an_interrupt_can_be_caught_and_shown_whole(shared: Kernel) -> None:
@@ -159,14 +126,14 @@ def test_an_interrupt_can_be_caught_and_shown_whole(shared: Kernel) -> None:
     cell = shared.start(
         "try: mcp.m.sleep(60)\nexcept KeyboardInterrupt as error: print('caught', type(error).__name__)"
     )
-    wait_until(lambda: recorded(record, SLEEP) > before)
+    processes.wait_until(lambda: recorded(record, SLEEP) > before)
     shared.interrupt()
     assert cell.wait(timeout=20).stdout == "caught KeyboardInterrupt\n"
 
     shared.run("%config IPyMCP.tracebacks = True")
-    cell = start(shared, "mcp.m.sleep(60)")
-    wait_until(lambda: recorded(record, SLEEP) > before + 1)
-    outcome = interrupt(shared, cell)
+    cell = shared.start_timed("mcp.m.sleep(60)")
+    processes.wait_until(lambda: recorded(record, SLEEP) > before + 1)
+    outcome = shared.interrupt_within(WITHIN, cell)
     shared.run("%config IPyMCP.tracebacks = False")
     assert outcome.error is not None
     assert "Traceback (most recent call last)" in outcome.error.traceback
@@ -176,17 +143,17 @@ def test_an_interrupt_can_be_caught_and_shown_whole(shared: Kernel) -> None:
 def test_waiting_for_a_submitted_call_is_interrupted_and_the_call_goes_on(shared: Kernel, wait: str) -> None:
     record = shared.folder / "record"
     before = recorded(record, SLEEP)
-    cell = start(shared, f"call = mcp.m.sleep.submit(60); {wait}")
-    wait_until(lambda: recorded(record, SLEEP) > before)
-    outcome = interrupt(shared, cell)
+    cell = shared.start_timed(f"call = mcp.m.sleep.submit(60); {wait}")
+    processes.wait_until(lambda: recorded(record, SLEEP) > before)
+    outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
-    number = value(shared, "call.number")
+    number = shared.value("call.number")
     assert outcome.error.traceback == (
         f"{outcome.error.ename}: waiting for call {number} (m.sleep) was interrupted\n"
         f"  the call goes on: %mcp cancel {number} ends it · in: call = mcp.m.sleep.submit(60); {wait}"
     )
-    assert value(shared, "[call.done, call.cancel(), call.done]") == [False, True, True]
+    assert shared.value("[call.done, call.cancel(), call.done]") == [False, True, True]
 
 
 def test_wait_for_and_cancel_end_an_awaited_call_and_tell_the_server(shared: Kernel) -> None:
@@ -202,15 +169,15 @@ def test_wait_for_and_cancel_end_an_awaited_call_and_tell_the_server(shared: Ker
     assert outcome.stdout == "late\ncancelled\n"
     new = set(sent(shared, "sleep")) - known
     assert len(new) == 2
-    assert new <= set(value(shared, "mcp.m.seen().data['cancelled']"))
+    assert new <= set(shared.value("mcp.m.seen().data['cancelled']"))
 
 
 @every_kernel
 def test_interrupting_load_leaves_the_servers_starting(shared: Kernel) -> None:
     slow = misbehaving("slow-start=2")
-    cell = start(shared, f"%mcp load slow -- {slow}")
+    cell = shared.start_timed(f"%mcp load slow -- {slow}")
     cell.wait_for(lambda outcome: bool(outcome.displays))
-    outcome = interrupt(shared, cell)
+    outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
     assert outcome.error.traceback == f"KeyboardInterrupt: interrupted\n  in: %mcp load slow -- {slow}"
@@ -221,14 +188,14 @@ def test_interrupting_load_leaves_the_servers_starting(shared: Kernel) -> None:
 
 def test_interrupting_stop_does_not_keep_the_server_from_stopping(shared: Kernel) -> None:
     shared.run(f"%mcp load tough -- {misbehaving('stubborn')}")
-    pid = value(shared, "mcp.tough.pid().data['pid']")
+    pid = shared.value("mcp.tough.pid().data['pid']")
     shared.run(
         "import threading\ndef watch():\n    while mcp._host.sessions['tough'].client: time.sleep(0.01)\n"
         "    print('stopping', flush=True)"
     )
-    cell = start(shared, "threading.Thread(target=watch).start()\n%mcp stop tough")
+    cell = shared.start_timed("threading.Thread(target=watch).start()\n%mcp stop tough")
     cell.wait_for_output("stopping")
-    interrupt(shared, cell)
+    shared.interrupt_within(WITHIN, cell)
     processes.wait_until_group_gone(pid, within=8)
 
     shared.run("%mcp stop tough")
@@ -240,16 +207,15 @@ def test_interrupting_stop_does_not_keep_the_server_from_stopping(shared: Kernel
 def test_a_call_that_waits_for_room_in_the_queue_is_interrupted(shared: Kernel, await_: str) -> None:
     shared.run(f"%mcp load full -- {misbehaving('deaf=60')}")
     call = "await mcp.full.echo.aio(text)" if await_ else "mcp.full.echo(text)"
-    cell = start(
-        shared,
+    cell = shared.start_timed(
         f"text = 'x' * 40_000_000\nrunning = mcp.full.echo.submit(text)\nprint('full', flush=True)\n{call}",
     )
     cell.wait_for_output("full")
-    outcome = interrupt(shared, cell)
+    outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
     assert outcome.error.ename == ("CancelledError" if await_ else "KeyboardInterrupt")
-    assert value(shared, "len(mcp.calls)") == 1
+    assert shared.value("len(mcp.calls)") == 1
     assert shared.run("mcp.m.echo('others go on').text").text == "'others go on'"
     shared.run("%mcp unload full")
 
@@ -288,14 +254,14 @@ def test_a_storm_of_interrupts_tears_no_frame(shared: Kernel) -> None:
     outcome = cell.wait()
 
     assert outcome.status == "ok", outcome.error
-    answered, interrupted = value(shared, "[answered, interrupted]")
+    answered, interrupted = shared.value("[answered, interrupted]")
     assert answered > 100
     assert interrupted > 500
     assert shared.run("mcp.storm.echo('next').text").text == "'next'"
     state = "mcp._host.sessions['storm']"
     in_flight = f"[s.method for s in {state}.client._peer._slots.values() if 'call' in s.method]"
-    assert value(shared, f"[{in_flight}, len(mcp.calls), {state}.client.queued]") == [[], 0, 0]
-    assert value(shared, f"{state}._link.transport._writer._lock.locked()") is False
+    assert shared.value(f"[{in_flight}, len(mcp.calls), {state}.client.queued]") == [[], 0, 0]
+    assert shared.value(f"{state}._link.transport._writer._lock.locked()") is False
     frames = [json.loads(line[2:]) for line in record.read_text().splitlines() if line.startswith("< ")]
     texts = [frame["params"]["arguments"]["text"] for frame in frames if frame.get("method") == "tools/call"]
     assert set(map(len, texts)) <= {10, 100, 1000, 4000, 4096, 4200, 20_000, 200_000, len("next")}
@@ -317,13 +283,13 @@ def test_in_a_terminal_an_interrupt_ends_the_call_and_the_server_is_told(tmp_pat
         terminal.sendline(line)
         terminal.expect(prompt)
     terminal.sendline(code)
-    wait_until(lambda: recorded(record, SLEEP) == 1)
+    processes.wait_until(lambda: recorded(record, SLEEP) == 1)
     before = time.monotonic()
     terminal.sendintr()
     terminal.expect("KeyboardInterrupt")
     took = time.monotonic() - before
     terminal.expect(prompt)
-    wait_until(lambda: recorded(record, "notifications/cancelled") == 1)
+    processes.wait_until(lambda: recorded(record, "notifications/cancelled") == 1)
     terminal.sendline("import signal; signal.getsignal(2) is signal.default_int_handler")
     terminal.expect("True")
     terminal.sendline("mcp.m.echo('the ' + 'next').text")
@@ -367,7 +333,7 @@ def test_in_a_script_an_interrupt_does_what_the_script_says(tmp_path: Path, code
     command = [sys.executable, "-c", SCRIPT, code, *server_command("misbehaving", f"record={record}")]
     env = tapped({**os.environ, "PYTHONPATH": str(ROOT)})
     with subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as script:
-        wait_until(lambda: recorded(record, SLEEP) == 1)
+        processes.wait_until(lambda: recorded(record, SLEEP) == 1)
         script.send_signal(signal.SIGINT)
         assert script.communicate(timeout=30)[0] == output
     assert script.returncode == 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import nbclient
 import nbformat
@@ -31,10 +29,6 @@ def ran(kernel: Kernel, code: str) -> Outcome:
     return outcome
 
 
-def value(kernel: Kernel, expression: str) -> Any:
-    return json.loads(ran(kernel, f"import json; print(json.dumps({expression}))").stdout)
-
-
 @pytest.fixture(scope="module")
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """One kernel for the tests that leave it as it was."""
@@ -50,9 +44,9 @@ def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_loading_imports_nothing_heavy(kernel: Kernel) -> None:
     known = f"sorted(sys.modules.keys() & {set(HEAVY)!r})"
     ran(kernel, "import sys")
-    before = value(kernel, known)
+    before = kernel.value(known)
     ran(kernel, "%load_ext ipymcp")
-    assert value(kernel, known) == before
+    assert kernel.value(known) == before
 
 
 PRESENT = """[
@@ -70,22 +64,22 @@ def test_loading_twice_changes_nothing_and_unloading_takes_all_back(kernel: Kern
     matchers = 0 if kernel_name == "kernel-colab" else 1  # IPython 7 has none that see the whole line
     whole = [True, True, 1, matchers, 1, 1, True]
     ran(kernel, "%load_ext ipymcp")
-    assert value(kernel, PRESENT) == whole
+    assert kernel.value(PRESENT) == whole
     ran(kernel, f"%load_ext ipymcp\n%mcp load {M}")
-    assert value(kernel, PRESENT) == whole
-    server = psutil.Process(value(kernel, "mcp.m.pid().data['pid']"))
+    assert kernel.value(PRESENT) == whole
+    server = psutil.Process(kernel.value("mcp.m.pid().data['pid']"))
 
     assert ran(kernel, "%unload_ext ipymcp").stderr == ""
     processes.wait_until_gone([server], within=0.5)
-    assert value(kernel, PRESENT) == [False, False, 0, 0, 0, 0, False]
+    assert kernel.value(PRESENT) == [False, False, 0, 0, 0, 0, False]
     gone = kernel.run("%mcp").error
     assert gone is not None
     assert "not found" in gone.evalue
 
     ran(kernel, "%load_ext ipymcp\n%reload_ext ipymcp")
-    assert value(kernel, PRESENT) == whole
+    assert kernel.value(PRESENT) == whole
     ran(kernel, "%mcp start m")
-    assert value(kernel, "mcp.m.echo('again').text") == "again"
+    assert kernel.value("mcp.m.echo('again').text") == "again"
 
 
 def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
@@ -93,21 +87,21 @@ def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
     assert ran(kernel, "%load_ext ipymcp").stderr == (
         "ipymcp: the name 'mcp' is yours already; write: from ipymcp import mcp as …\n"
     )
-    assert value(kernel, "mcp") == "mine"
+    assert kernel.value("mcp") == "mine"
     ran(kernel, "%mcp load demo")
     ran(kernel, "%config IPyMCP.namespace = 'tools'")
-    assert value(kernel, "[mcp, tools.demo.echo('hi').text]") == ["mine", "hi"]
+    assert kernel.value("[mcp, tools.demo.echo('hi').text]") == ["mine", "hi"]
     ran(kernel, "%config IPyMCP.namespace = 'again'")
-    assert value(kernel, "['tools' in globals(), again.demo.echo('hi').text]") == [False, "hi"]
+    assert kernel.value("['tools' in globals(), again.demo.echo('hi').text]") == [False, "hi"]
     ran(kernel, "again = 'rebound'")
     ran(kernel, "%unload_ext ipymcp")
-    assert value(kernel, "[mcp, again]") == ["mine", "rebound"]
+    assert kernel.value("[mcp, again]") == ["mine", "rebound"]
 
 
 def test_after_a_reset_the_name_is_back(kernel: Kernel) -> None:
     ran(kernel, f"%load_ext ipymcp\n%mcp load {M}")
     ran(kernel, "x = 1\n%reset -f")
-    assert value(kernel, "['x' in globals(), mcp.m.echo('after the reset').text]") == [False, "after the reset"]
+    assert kernel.value("['x' in globals(), mcp.m.echo('after the reset').text]") == [False, "after the reset"]
 
 
 def test_autoreload_leaves_it_alone(kernel: Kernel) -> None:
@@ -220,14 +214,14 @@ def test_the_harmful_nested_loop_is_warned_of_and_calls_work_all_the_same(kernel
         " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)\n"
     )
     ran(kernel, f"%mcp load {M}")
-    assert value(kernel, "[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
+    assert kernel.value("[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
 
 
 def test_the_harmless_one_is_not(kernel: Kernel) -> None:
     ran(kernel, "import nest_asyncio2; nest_asyncio2.apply()")
     assert ran(kernel, "%load_ext ipymcp").stderr == ""
     ran(kernel, f"%mcp load {M}")
-    assert value(kernel, "[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
+    assert kernel.value("[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
 
 
 # -- whole notebooks --------------------------------------------------------------------------------------------------

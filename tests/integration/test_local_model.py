@@ -6,12 +6,10 @@ names, with arguments that fit, and was told what came of it; not what it made o
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -69,7 +67,7 @@ def test_a_model_calls_the_tool_that_is_meant_and_writes_when_it_has_answered(
     assert card.startswith(f"demo.{tool} · ")
     assert words.strip()
     assert re.fullmatch(r"2 requests, [1-9][\d,]* tokens in, [1-9]\d* out( · cut off: .*)?", cost)
-    (call,) = value(kernel, "[[one.tool, one.arguments, one.text] for one in answer.calls]")
+    (call,) = kernel.value("[[one.tool, one.arguments, one.text] for one in answer.calls]")
     assert call[0] == tool
     assert call[1].keys() >= {"echo": {"text"}, "query": {"table"}}[tool]
     first, second = httpx.get(local_model).json()[-2:]
@@ -78,7 +76,7 @@ def test_a_model_calls_the_tool_that_is_meant_and_writes_when_it_has_answered(
     assert second["messages"][-1]["content"] == call[2] != ""
     if tool == "echo":
         assert call[2] == call[1]["text"]
-    assert value(kernel, "answer.text") == words
+    assert kernel.value("answer.text") == words
 
 
 def test_a_typed_answer_follows_a_call(kernel: Kernel, local_model: str) -> None:
@@ -88,10 +86,6 @@ def test_a_typed_answer_follows_a_call(kernel: Kernel, local_model: str) -> None
     outcome = kernel.run(f"answer = mcp.ask('Call demo__echo with the text hello.', {how})", timeout=PATIENCE)
 
     assert outcome.status == "ok", outcome
-    assert value(kernel, "[one.tool for one in answer.calls]") == ["echo"]
-    assert value(kernel, "[type(answer.data).__name__, type(answer.data.text).__name__]") == ["Word", "str"]
-    assert isinstance(value(kernel, "answer.data.letters"), int)
-
-
-def value(kernel: Kernel, expression: str) -> Any:
-    return json.loads(kernel.run(f"import json; print(json.dumps({expression}))").stdout)
+    assert kernel.value("[one.tool for one in answer.calls]") == ["echo"]
+    assert kernel.value("[type(answer.data).__name__, type(answer.data.text).__name__]") == ["Word", "str"]
+    assert isinstance(kernel.value("answer.data.letters"), int)

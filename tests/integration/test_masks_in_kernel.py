@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tests.conftest import StartKernel
 from tests.environments import ROOT
-from tests.kernels import Outcome
+from tests.kernels import Outcome, strings
 from tests.servers.leaky import forms
 
 LEAKY = ROOT / "tests" / "servers" / "leaky.py"
@@ -29,18 +29,6 @@ def texts(outcome: Outcome) -> Iterator[str]:
             yield from (json.dumps(message["content"]), repr(message["content"]))
             yield from strings(message["content"])
     yield from (outcome.stdout, outcome.stderr, outcome.pager, *outcome.prompts)
-
-
-def strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from strings(key)
-            yield from strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from strings(item)
 
 
 def planted() -> dict[str, str]:

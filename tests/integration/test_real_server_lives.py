@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -19,25 +20,10 @@ from ipymcp import ConnectionLost, Mcp, ProtocolError
 from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.runtime.events import ServerChanged
 from tests import processes, real_servers
+from tests.bad_servers import News
 
 PATIENCE = 60
 """Seconds: a server on the official SDK takes a few to start, more where the machine is busy."""
-
-
-class Watch:
-    """Waits for what the host's events bring about."""
-
-    def __init__(self, mcp: Mcp) -> None:
-        self._news = threading.Condition()
-        mcp._host.events.subscribe(self._heard)
-
-    def _heard(self, _: object) -> None:
-        with self._news:
-            self._news.notify_all()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        with self._news:
-            assert self._news.wait_for(condition, PATIENCE)
 
 
 # -- eras -------------------------------------------------------------------------------------------------------------
@@ -119,17 +105,20 @@ def test_servers_are_stopped_started_and_restarted(tmp_path: Path) -> None:
 
 
 def test_servers_that_are_killed_at_rest_come_back(tmp_path: Path) -> None:
-    with ipymcp.connect(real_servers.definitions(NAMES, tmp_path)) as mcp:
-        watch = Watch(mcp)
+    with ipymcp.connect(real_servers.definitions(NAMES, tmp_path)) as mcp, News(mcp) as news:
         before = {name: mcp.servers[name].pid for name in NAMES}
         for pid in before.values():
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
 
-        watch.until(lambda: all(mcp.servers[name].pid != before[name] for name in NAMES))
+        news.until(lambda: all(mcp.servers[name].pid != before[name] for name in NAMES), PATIENCE)
+        ended = r"the server was ended by SIGKILL(; it last wrote: .*)?; starting it again in 1 s \(1 of 3\)"
         for name in NAMES:
             assert ask(mcp, name)  # one that is still starting is waited for
             assert mcp.servers[name].error == "", "it is ready again"
+            states = [event for event in news.events if isinstance(event, ServerChanged) and event.server == name]
+            details = [event.detail for event in states if event.state == "restarting"]
+            assert any(re.fullmatch(ended, detail, re.DOTALL) for detail in details), details
 
 
 @pytest.mark.parametrize(("name", "tool"), [("everything", "trigger-long-running-operation"), ("sdk2", "slow")])

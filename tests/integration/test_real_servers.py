@@ -337,23 +337,3 @@ def test_a_server_on_the_official_sdk_gives_every_kind_of_result(mcp: Mcp, name:
         server.fail(message="no luck")
     with pytest.raises(ToolError, match="crash"):
         server.crash()
-
-
-@pytest.mark.parametrize("name", real_servers.SDKS)
-def test_a_tool_that_comes_and_goes_is_seen(mcp: Mcp, name: str) -> None:
-    heard = threading.Condition()
-
-    def changed(_: object) -> None:
-        with heard:
-            heard.notify_all()
-
-    unsubscribe = mcp._host.events.subscribe(changed)
-    try:
-        with heard:
-            mcp[name].grow("fresh")
-            assert heard.wait_for(lambda: "fresh" in mcp[name], 20)
-            assert mcp[name].fresh().text == "fresh"
-            mcp[name].shrink("fresh")
-            assert heard.wait_for(lambda: "fresh" not in mcp[name], 20)
-    finally:
-        unsubscribe()

@@ -61,7 +61,7 @@ class Changes:
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_listed_before_somebody_looks_and_then_once(mcp: Mcp) -> None:
+def test_nothing_is_listed_before_the_first_look_and_then_once(mcp: Mcp) -> None:
     assert {method for method in counts(mcp) if method.startswith(("resources", "prompts"))} == set()
     assert [resource.uri for resource in mcp.s.resources] == ["note://a", "note://b"]
     assert [template.uri_template for template in mcp.s.resources.templates] == ["note://{name}"]
@@ -105,14 +105,23 @@ def test_a_list_is_fresh_for_its_time_and_read_again_after_it() -> None:
         assert len(mcp.long.resources) == 2
 
 
-def test_tools_are_listed_again_once_their_time_has_passed_and_somebody_looks() -> None:
-    with connected({"s": offering("silent", "ttl=300")}) as mcp, News(mcp) as news:
-        mcp.s.add_prompt(name="more")
-        assert "say_more" not in mcp.tools.table.df["tool"].str.cat()
+def test_tools_are_listed_again_at_the_first_look_after_their_time_and_only_then() -> None:
+    with (
+        connected({"long": offering("silent", "ttl=60000"), "short": offering("silent", "ttl=300")}) as mcp,
+        News(mcp) as news,
+    ):
+
+        def listed() -> list[int]:
+            return [server.counts().data["methods"]["tools/list"] for server in (mcp.long, mcp.short)]
+
+        mcp.long.add_prompt(name="more")
+        mcp.short.add_prompt(name="more")
         time.sleep(0.3)  # the time that the server gives
+        assert listed() == [1, 1], "it has passed, but nothing has looked"
         repr(mcp.tools)
         news.until(lambda: any(getattr(event, "added", ()) == ("say_more",) for event in news.events))
-        assert "say_more" in repr(mcp.tools)
+        assert listed() == [1, 2]
+        assert repr(mcp.tools).count("say_more") == 1
 
 
 def test_a_list_the_server_does_not_know_is_empty(era: str) -> None:

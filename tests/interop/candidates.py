@@ -97,7 +97,7 @@ def pypi(env: str, script: str, *arguments: str) -> list[str]:
 
 def own(env: str, *arguments: str) -> list[str]:
     """The command of the server on the official SDK that is written for the tests."""
-    return [str(environment(env).python), str(ROOT / "tests" / "servers" / f"{env}_server.py"), *arguments]
+    return [str(environment(env).python), str(ROOT / "tests" / "servers" / "sdk_server.py"), *arguments]
 
 
 def child(command: Callable[[Path], list[str]], env: Mapping[str, str] | None = None) -> Start:
@@ -208,7 +208,7 @@ def at(port: int) -> tuple[str, ...]:
 
 def _sdk(title: str, env: str) -> list[Candidate]:
     call: dict[str, Any] = {"tool": "add", "arguments": {"a": 2, "b": 40}, "answer": "42"}
-    note = f"`tests/servers/{env}_server.py`"
+    note = "`tests/servers/sdk_server.py`"
     return [
         Candidate(title, "stdio", child(lambda _: own(env)), **call, note=note),
         Candidate(title, "HTTP", remote(lambda _, port: own(env, "--http", str(port)), "/mcp"), **call, note=note),

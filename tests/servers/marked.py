@@ -1,6 +1,6 @@
 """A raw MCP server (2025-11-25) that puts one mark into every text it gives. Standard library only.
 
-Its argument is the mark, as a JSON string; `INJECTIONS` are among its names and values, for completion.
+Its argument is the mark, as a JSON string; `INJECTIONS` of planting.py are among its names and values, for completion.
 
 Tools: say(lang)  echoes its arguments as JSON; fail  an error; refuse  a JSON-RPC error; ask  an elicitation; talk
 progress and log messages; links  resource links; die  writes to stderr and exits. And one for each injection.
@@ -13,36 +13,9 @@ import os
 import sys
 from typing import Any
 
-PWN = "open('pwned','w').close()"
-INJECTIONS = [
-    f"en\n{PWN}",
-    f"en\n{' ' * 60}\n!touch pwned",
-    f"en\r{PWN}",
-    f"en\u2028{PWN}",
-    f"en\x0c{PWN}",
-    f"en\x1b[2K{PWN}",
-    "en'+str(open('pwned','w'))+'",
-    'en"+str(open("pwned","w"))+"',
-    "en\\'+str(open('pwned','w'))+\\'",
-    'en\\"+str(open("pwned","w"))+\\"',
-    "en\\",
-    "en{open('pwned','w')}",
-    'en{open("pwned","w")}',
-    "{open('pwned','w')}",
-    "{'a': open('pwned','w')}",
-    "$api_key",
-    "en' other='x",
-    "en ''' \"\"\"",
-    "en; !touch pwned",
-    "en #",
-    "en?",
-    "!touch pwned",
-    "--trust",
-    "en\u202e\u200b",
-    "en } { {{ }}",
-    "plain",
-]
-MARK = json.loads(sys.argv[1]) if __name__ == "__main__" else ""
+from planting import INJECTIONS, Refusal, initialized, log, say, serve
+
+MARK = json.loads(sys.argv[1])
 
 
 def text(value: str = "text", **more: Any) -> dict[str, Any]:
@@ -78,32 +51,25 @@ PROMPTS = [named("greet", arguments=[{"name": "lang", "description": MARKED, "re
 PROMPTS += [named(name, arguments=[{"name": name, "description": MARKED}]) for name in [*INJECTIONS, MARKED]]
 
 
-def say(**message: Any) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
-
-
 def call(params: dict[str, Any]) -> dict[str, Any] | None:
     name, token = params["name"], params.get("_meta", {}).get("progressToken")
     if name == "say":
         return {"content": [{"type": "text", "text": json.dumps(params.get("arguments", {}))}]}
     if name == "refuse":
-        raise ValueError(MARKED)
+        raise Refusal(code=-32601, message=MARKED, data=MARKED)
     if name == "ask":
         asked = {"message": MARKED, "requestedSchema": schema(**{"field": string(), "choice": string(enum=[MARKED])})}
         say(id="asked", method="elicitation/create", params=asked)
         return None
     if name == "talk":
-        sys.stderr.write(MARKED + "\n")
-        sys.stderr.flush()
+        log(MARKED)
         for level in ("info", "error"):
             say(method="notifications/message", params={"level": level, "logger": MARKED, "data": {MARKED: MARKED}})
         say(method="notifications/progress", params={"progressToken": token, "progress": 1, "message": MARKED})
     if name == "links":
         return {"content": [{"type": "resource_link", "uri": f"mark://{MARK}", "mimeType": MARKED, **named("link")}]}
     if name == "die":
-        sys.stderr.write(MARKED + "\n")
-        sys.stderr.flush()
+        log(MARKED)
         os._exit(3)
     return {"content": [text()], "isError": name == "fail", "structuredContent": {MARKED: MARKED}}
 
@@ -111,10 +77,7 @@ def call(params: dict[str, Any]) -> dict[str, Any] | None:
 def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
-            info = {"name": MARKED, "title": MARKED, "version": MARKED, "description": MARKED}
-            offers = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {}}
-            version = {"protocolVersion": "2025-11-25", "instructions": MARKED}
-            return {"capabilities": offers, "serverInfo": info, **version}
+            return initialized(MARKED, MARKED, "completions")
         case "tools/list":
             return {"tools": TOOLS}
         case "tools/call":
@@ -134,26 +97,8 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "ping" | "logging/setLevel":
             return {}
         case _:
-            raise ValueError(MARKED)
-
-
-def main() -> None:
-    asking: Any = None
-    for line in sys.stdin:
-        message = json.loads(line)
-        if message.get("id") == "asked" and "method" not in message:
-            say(id=asking, result={"content": [text(json.dumps(message))]})
-        elif "id" in message and "method" in message:
-            try:
-                found = result(message["method"], message.get("params", {}))
-            except ValueError as refusal:
-                say(id=message["id"], error={"code": -32601, "message": str(refusal), "data": MARKED})
-                continue
-            if found is None:
-                asking = message["id"]
-            else:
-                say(id=message["id"], result=found)
+            raise Refusal(code=-32601, message=MARKED, data=MARKED)
 
 
 if __name__ == "__main__":
-    main()
+    serve(result, lambda message: {"content": [text(json.dumps(message))]})

@@ -192,6 +192,20 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     return Request(method, target, headers, body)
 
 
+class Held:
+    """A handler that does not answer; `closed` is set once the client has closed its request."""
+
+    def __init__(self, *, streams: bool = False) -> None:
+        self._streams = streams
+        self.closed = asyncio.Event()
+
+    async def __call__(self, _: Request, reply: Reply) -> None:
+        if self._streams:
+            await reply.stream()
+        await reply.closed()
+        self.closed.set()
+
+
 @contextlib.asynccontextmanager
 async def serving_raw(
     handlers: Mapping[str, Handler] | None = None,

@@ -6,10 +6,12 @@ import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from ipymcp.protocol.transports.sse import LegacySseTransport
+from tests.servers.raw_http import Handler, RawServer, serving_raw
+from tests.transports.recorder import Recorder, opened
 
 
 @contextlib.contextmanager
@@ -35,3 +37,14 @@ def http(url: str, *, limit: int = 1_000_000, **headers: str) -> StreamableHttpT
 
 def sse(url: str) -> LegacySseTransport:
     return LegacySseTransport(url, headers={}, authorizer=None, limit=1_000_000)
+
+
+@contextlib.asynccontextmanager
+async def talking(
+    handlers: Mapping[str, Handler] | None = None, *, handshake: bool = True, limit: int = 1_000_000, **headers: str
+) -> AsyncIterator[tuple[RawServer, StreamableHttpTransport, Recorder]]:
+    """A raw server, a transport that is open to it, and what that receives."""
+    async with serving_raw(handlers) as server:
+        transport = http(server.url, limit=limit, **headers)
+        async with opened(transport, handshake=handshake) as recorder:
+            yield server, transport, recorder

@@ -1,10 +1,10 @@
-"""A server on the official SDK 2.x (`mcp>=2.3,<3`): rich schemas, every kind of result, each of its transports.
+"""A server on the official SDK that is installed, 1.x or 2.x: rich schemas, every kind of result, each transport.
 
-python sdk2_server.py              stdio
-python sdk2_server.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr
+python sdk_server.py              stdio
+python sdk_server.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr
                                    is `http://127.0.0.1:PORT/mcp`
-python sdk2_server.py --http PORT --json            the same, answering by JSON rather than by a stream where it can
-python sdk2_server.py --sse PORT                    HTTP+SSE of 2024-11-05, path /sse, told in the same way
+python sdk_server.py --http PORT --json            the same, answering by JSON rather than by a stream where it can
+python sdk_server.py --sse PORT                    HTTP+SSE of 2024-11-05, path /sse, told in the same way
 """
 
 from __future__ import annotations
@@ -18,16 +18,29 @@ import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mcp.server.mcpserver import Context, Image, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
+
+try:
+    from mcp.server.mcpserver import Context, Image, MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    IS_FIRST = False
+except ImportError:
+    from mcp.server.fastmcp import Context, Image
+    from mcp.server.fastmcp import FastMCP as MCPServer
+    from mcp.server.fastmcp.exceptions import ToolError
+    from mcp.server.lowlevel import NotificationOptions
+    from mcp.server.stdio import stdio_server
+
+    IS_FIRST = True
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.applications import Starlette
 
-server = MCPServer("sdk2", version="2.3", instructions="Tools with rich schemas, on the official SDK 2.x.")
+ABOUT = "Tools with rich schemas, on the official SDK {}.x."
+server = MCPServer("sdk1" if IS_FIRST else "sdk2", instructions=ABOUT.format(1 if IS_FIRST else 2))
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -207,9 +220,18 @@ async def shrink(ctx: Context, name: str) -> str:
 
 async def announce(ctx: Context) -> None:
     """To the subscribers of the stateless era, and to a client of the handshake era."""
-    await ctx.notify_tools_changed()
-    if (ctx.protocol_version or "") < "2026-07-28":
+    if not IS_FIRST:
+        await ctx.notify_tools_changed()
+    if IS_FIRST or (ctx.protocol_version or "") < "2026-07-28":
         await ctx.session.send_tool_list_changed()
+
+
+async def serve_stdio() -> None:
+    """Serve on stdio, declaring that the list of tools changes, which `run` of the SDK 1.x does not."""
+    lowlevel = server._mcp_server
+    options = lowlevel.create_initialization_options(NotificationOptions(tools_changed=True))
+    async with stdio_server() as (read, write):
+        await lowlevel.run(read, write, options)
 
 
 def serve(port: int, path: str, app: Starlette) -> None:
@@ -229,9 +251,14 @@ def main() -> None:
     parser.add_argument("--sse", type=int, metavar="PORT")
     options = parser.parse_args()
     if options.http is not None:
-        serve(options.http, "/mcp", server.streamable_http_app(json_response=options.json))
+        if IS_FIRST:
+            server.settings.json_response = options.json
+        more = {} if IS_FIRST else {"json_response": options.json}
+        serve(options.http, "/mcp", server.streamable_http_app(**more))
     elif options.sse is not None:
         serve(options.sse, "/sse", server.sse_app())
+    elif IS_FIRST:
+        asyncio.run(serve_stdio())
     else:
         server.run("stdio")
 
