@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["Era", "ReadOnly", "Scope", "ServerDefinition", "Source", "Transport"]
+    from ipymcp.config.project_files import Disk
+
+__all__ = ["Era", "ReadOnly", "Scope", "ServerDefinition", "Source", "Transport", "digests"]
 
 Era = Literal["auto", "legacy", "modern"]
 ReadOnly = Literal["hinted"] | bool
@@ -104,12 +106,15 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = {}
     """The keys ipymcp does not know, kept as they were."""
 
-    def digest(self) -> str:
+    def digest(self, disk: Disk | None = None) -> str:
         """SHA-256, in hex, over what decides what runs and with which rights; two servers with one digest are the same.
 
         It leaves out limits and switches. Where limits matter too, compare definitions. For a project's definition it
         covers the name, whether that is the name of one of the user's own servers, what it says of rights, and the
         contents of the files in the project that it is bound to.
+
+        Args:
+            disk: What is known of the disk already, where several are made together.
         """
         import hashlib
         import json
@@ -130,11 +135,12 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
             "inputs": {name: dict(self.inputs[name]) for name in self.inputs},
         }
         if self.source.scope == "project":
-            from ipymcp.config.project_files import binding, content_digests
+            from ipymcp.config.project_files import Disk, binding, content_digests
 
+            disk = disk or Disk()
             hints = [[glob, dict(self.hints[glob])] for glob in self.hints]
             decides["rights"] = [list(self.tools.items()), self.read_only, hints]
-            decides["files"] = content_digests(binding(self).files)
+            decides["files"] = content_digests(binding(self, disk).files, disk)
             decides["name"] = [self.name, bool(self.source.shadows)]
         return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -152,6 +158,14 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"ServerDefinition({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
+
+
+def digests(definitions: Iterable[ServerDefinition]) -> list[str]:
+    """The digest of each; each file of a project is looked at once."""
+    from ipymcp.config.project_files import Disk
+
+    disk = Disk()
+    return [one.digest(disk) for one in definitions]
 
 
 def _bare(url: str) -> str:

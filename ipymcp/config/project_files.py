@@ -8,6 +8,7 @@ what is run and the project is small.
 
 from __future__ import annotations
 
+import functools
 import glob
 import itertools
 import json
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import Reference
 
-__all__ = ["Binding", "binding", "content_digests", "shell_words"]
+__all__ = ["Binding", "Disk", "binding", "content_digests", "shell_words"]
 
 MAX_WORDS: Final = 2_000
 """Words of one definition that are looked for."""
@@ -98,16 +99,30 @@ class Binding(Struct, frozen=True):
     """Whether what runs is likely in them; not where code may run something else, or there is too much."""
 
 
-def binding(definition: ServerDefinition) -> Binding:
+class Disk:
+    """What lies on the disk, each thing looked at once: a project's servers name the same files over and over.
+
+    For definitions that are looked at together, and not for longer: what is known here may have changed since.
+    """
+
+    def __init__(self) -> None:
+        self.mode = functools.cache(_mode)
+        self.real = functools.cache(_real)
+        self.repository = functools.cache(_repository)
+        self.sources = functools.cache(_sources)
+        self.content = functools.cache(_digest)
+
+
+def binding(definition: ServerDefinition, disk: Disk | None = None) -> Binding:
     """The files in the definition's project that decide what runs. A link counts as what it leads to, wherever."""
     if definition.source.folder is None or definition.command is None:
         return Binding()
-    return _Search(definition).binding()
+    return _Search(definition, disk or Disk()).binding()
 
 
-def content_digests(files: Iterable[Path]) -> dict[str, str]:
+def content_digests(files: Iterable[Path], disk: Disk) -> dict[str, str]:
     """SHA-256, in hex, of each file, by path; of one that cannot be read, nothing that ever matches."""
-    return {str(path): _digest(path) for path in files}
+    return {str(path): disk.content(path) for path in files}
 
 
 def shell_words(line: str) -> Iterator[str]:
@@ -134,11 +149,12 @@ def shell_words(line: str) -> Iterator[str]:
 class _Search:
     """Looks for the files of one definition."""
 
-    def __init__(self, definition: ServerDefinition) -> None:
+    def __init__(self, definition: ServerDefinition, disk: Disk) -> None:
         self._definition = definition
+        self._disk = disk
         folder = definition.source.folder or ""
-        real = os.path.realpath(folder)
-        self._roots = tuple(dict.fromkeys((_repository(folder), _repository(real))))
+        real = disk.real(folder)
+        self._roots = tuple(dict.fromkeys((disk.repository(folder), disk.repository(real))))
         self._found: dict[Path, None] = {}
         self._is_whole = True
         self._looks = 0
@@ -274,12 +290,11 @@ class _Search:
 
     def _take(self, path: str) -> None:
         """Bind a file; look below a folder."""
-        try:
-            mode = os.stat(path).st_mode
-        except (OSError, ValueError):
+        mode = self._disk.mode(path)
+        if mode is None:
             return
         if stat.S_ISREG(mode):
-            real = os.path.realpath(path)
+            real = self._disk.real(path)
             if self._is_within(path) or self._is_within(real):
                 self._found[Path(real)] = None
         elif stat.S_ISDIR(mode) and self._is_within(path):
@@ -321,7 +336,7 @@ class _Search:
 
     def _bind_sources(self, folder: str) -> None:
         """All programs and sources below a folder, unless they are too many."""
-        found = _sources(folder)
+        found = self._disk.sources(folder)
         if found is None:
             self._is_whole = False
         else:
@@ -349,6 +364,17 @@ class _Search:
 
     def _is_within(self, path: str) -> bool:
         return any(path == root or path.startswith(os.path.join(root, "")) for root in self._roots)
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except (OSError, ValueError):
+        return None
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def _repository(folder: str) -> str:

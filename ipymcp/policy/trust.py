@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ipymcp.config.definition import digests
 from ipymcp.errors import TrustError
 from ipymcp.policy.questions import Candidate, TrustAnswer, TrustQuestion
 from ipymcp.text import quoted
@@ -91,6 +92,22 @@ class Trust:
         """Digests that the user spoke for in a cell, and the secrets they may have."""
         self._too_long: dict[str, int] = {}
         """Digests that no question has room for, and the lines it would take."""
+        self._batch: tuple[list[ServerDefinition], asyncio.Task[list[str]]] | None = None
+        """Definitions whose digests are about to be made, and the task that makes them."""
+
+    async def digest(self, definition: ServerDefinition) -> str:
+        """A definition's digest as things are now. Those asked for at once are made together: files are read once."""
+        if self._batch is None or self._batch[1].done():  # done: with the loop that it ran on
+            asked: list[ServerDefinition] = []
+            self._batch = asked, asyncio.ensure_future(self._digest_all(asked))
+        definitions, made = self._batch
+        place = len(definitions)
+        definitions.append(definition)
+        return (await asyncio.shield(made))[place]
+
+    async def _digest_all(self, definitions: list[ServerDefinition]) -> list[str]:
+        self._batch = None  # whoever asks from here on is not among them
+        return await asyncio.to_thread(digests, definitions)
 
     # -- before servers are started -----------------------------------------------------------------------------------
 
@@ -105,11 +122,11 @@ class Trust:
             again: Ask about those, too, that the user has refused, or refused a secret.
         """
         asked = [one for one in definitions if one.source.scope in ("project", "user")]
-        digests = await asyncio.to_thread(lambda: [one.digest() for one in asked])
+        made = await asyncio.gather(*map(self.digest, asked))
         rows = await self._database().aquery("SELECT digest FROM trust") if asked else []
         known = {str(digest) for [digest] in rows}
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
-        for definition, digest in zip(asked, digests, strict=True):
+        for definition, digest in zip(asked, made, strict=True):
             if agreed:
                 self._here.setdefault(digest, frozenset())
             if (again or digest not in known) and await self._missing(definition, digest, known) is not None:
@@ -124,7 +141,7 @@ class Trust:
             granted = await self._granted(await self.require(original))
         except TrustError:
             return
-        self._here[await asyncio.to_thread(typed.digest)] = granted or frozenset()
+        self._here[await self.digest(typed)] = granted or frozenset()
 
     async def require(self, definition: ServerDefinition) -> str:
         """Let a server be started that may be.
@@ -135,7 +152,7 @@ class Trust:
         Raises:
             TrustError: It may not.
         """
-        digest = await asyncio.to_thread(definition.digest)
+        digest = await self.digest(definition)
         if definition.source.scope in ("project", "user"):
             missing = await self._missing(definition, digest)
             if missing is not None:
@@ -154,7 +171,7 @@ class Trust:
         """Whether a definition may run without a question."""
         if definition.source.scope not in ("project", "user"):
             return True
-        return await self._missing(definition, await asyncio.to_thread(definition.digest)) is None
+        return await self._missing(definition, await self.digest(definition)) is None
 
     async def _missing(
         self, definition: ServerDefinition, digest: str, known: AbstractSet[str] | None = None
@@ -231,12 +248,12 @@ class Trust:
         """
         from ipymcp.config.trust import wanted_secrets
 
-        digests = {one.name: await asyncio.to_thread(one.digest) for one in definitions}
-        found = [(one, digests[one.name]) for one in definitions if not _is_spoken_for(digests[one.name])]
+        made = await asyncio.gather(*map(self.digest, definitions))
+        found = [(one, digest) for one, digest in zip(definitions, made, strict=True) if not _is_spoken_for(digest)]
         answered = []
         if found and _variable() != "none":
             answered = await self._answered(file, f"is to be imported into {target}", found, is_strangers=True)
-        if found and not answered and self._too_long.keys().isdisjoint(digests.values()):
+        if found and not answered and self._too_long.keys().isdisjoint(made):
             first, digest = found[0]
             message = f"not imported from {file}: nobody could be asked whether it may run"
             raise TrustError(message, server=first.name, hint=f"{VARIABLE}={digest} where nobody can be asked")
@@ -314,11 +331,11 @@ class Trust:
 
     async def agree_to_typed(self, definition: ServerDefinition) -> None:
         """Remember that a definition may run which the user typed and had us write. It gets no secrets by that."""
-        await self._keep(definition, await asyncio.to_thread(definition.digest), may_run=True)
+        await self._keep(definition, await self.digest(definition), may_run=True)
 
     async def grant(self, definition: ServerDefinition) -> Grant | None:
         """What the user agreed to; None for nothing. What `IPYMCP_TRUST` says is no agreement."""
-        digest = await asyncio.to_thread(definition.digest)
+        digest = await self.digest(definition)
         known = await self.agreement(digest)
         if known is not None:
             return Grant(known.secrets)
@@ -338,7 +355,7 @@ class Trust:
             return
         from ipymcp.config.trust import wanted_secrets
 
-        digest = await asyncio.to_thread(definition.digest)
+        digest = await self.digest(definition)
         secrets = grant.secrets & frozenset(wanted_secrets(definition))
         if grant.is_lasting:
             await self._keep(definition, digest, may_run=True, secrets=secrets)

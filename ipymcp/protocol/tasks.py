@@ -20,6 +20,7 @@ from ipymcp.protocol import wire
 from ipymcp.protocol.jsontypes import is_object
 from ipymcp.protocol.rounds import Retry
 from ipymcp.protocol.rpc import rpc_error
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ _PATIENCE = 30.0
 """Seconds for the answer to one of them."""
 _FAILURES = 5
 """So many questions in a row may fail on the way."""
+_LONGEST_SHOWN = 200
 _GONE = "the server keeps a task only for some time"
 
 
@@ -58,8 +60,17 @@ class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
     inputRequests: dict[str, Raw] | None = None
 
     def __repr__(self) -> str:
-        message = f": {self.message!r}" if self.message else ""
-        return f"<task {self.id!r}, {self.status!r}{message}>"
+        return one_line(f"<task {self.id}, {self.status}{f': {self._shown_message}' if self.message else ''}>")
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        shown = [("id", one_line(self.id)), ("status", one_line(self.status))]
+        return [*shown, ("message", one_line(self._shown_message))] if self.message else shown
+
+    @property
+    def _shown_message(self) -> str:
+        """The message with its secrets masked: only what is whole is known for one, so before it is cut."""
+        message = one_line(self.message or "")
+        return message if len(message) <= _LONGEST_SHOWN else f"{message[:_LONGEST_SHOWN]}…"
 
     @property
     def interval(self) -> float:

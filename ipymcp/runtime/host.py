@@ -191,7 +191,7 @@ class Host:
 
     async def _prepared(self, definition: ServerDefinition) -> tuple[ServerDefinition, str, Definitions]:
         """A definition, its digest and, if it is lazy, what it had when it last ran, compared to its pins."""
-        digest = await asyncio.to_thread(definition.digest)
+        digest = await self.guard.trust.digest(definition)
         if definition.disabled or not definition.lazy:
             return definition, digest, {}
         had = await self.state.known.acatalog(digest)

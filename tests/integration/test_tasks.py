@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import threading
 import time
@@ -70,6 +71,23 @@ def test_it_is_awaited_submitted_and_called_from_many_threads(mcp: Mcp) -> None:
     assert call.result(PATIENCE).text == "worked for nobody"
     assert call.task is not None
     assert (call.task.status, call.done) == ("completed", True)
+
+
+def test_a_task_shows_itself_in_one_line_without_secrets(era: str) -> None:
+    with connected({"s": offering(era=era, env={"STEP_TOKEN": "a-secret-value"})}) as mcp:
+        call = mcp.s.work.submit(steps=2, said="about a-secret-value\n\u202eand more " + "x" * 500)
+        task = begun(call)
+        wanted = rf"<task {re.escape(task)}, working: step \d about \[secret\]␊⟨U\+202E⟩and more x+…>"
+        ended = time.monotonic() + PATIENCE
+        while not (shown := repr(call.task)).startswith(f"<task {task}, working: "):
+            assert time.monotonic() < ended
+            time.sleep(0.005)
+        assert re.fullmatch(wanted, shown), shown
+        assert len(shown) < 300
+        call.result(PATIENCE)
+        assert repr(call.task) == f"<task {task}, completed>"
+        assert call.task is not None
+        assert call.task.__rich_repr__() == [("id", task), ("status", "completed")]
 
 
 def test_a_tools_error_and_a_failed_task_are_told_apart(mcp: Mcp) -> None:

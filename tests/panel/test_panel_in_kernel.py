@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -411,6 +412,34 @@ def test_a_browser_that_does_not_read_costs_bounded_memory(loaded: Kernel, conne
     done(loaded, "import time; time.sleep(4)")  # nobody reads
     assert int(text(loaded, memory) or 0) - before < 20_000_000
     view.wait(lambda one: one["kind"] == "log" and one["dropped"] > 10_000)
+
+
+def test_of_ten_thousand_log_lines_the_kernel_counts_those_that_are_not_shown(kernel: Kernel, connect: Connect) -> None:
+    flood = "import runpy, sys; sys.stderr.write(''.join(f'line {n}\\n' for n in range(1, 10001))); sys.stderr.flush()"
+    program = f"{flood}; sys.argv[:] = ['', '{{\"name\": \"a\"}}']; runpy.run_path({str(NAMED)!r}, run_name='__main__')"
+    definition = {"loud": {"command": sys.executable, "args": ["-c", program], "log_lines": 1000}}
+    done(kernel, f"%load_ext ipymcp\nmcp.load({definition!r});")
+    view = connect(relay_file(kernel)["socket"])
+    view.hello()
+    count = "print(len(log), sum(one.source == 'host' for one in log.tail()), log.total)"
+    count = f"log = mcp._host.sessions['loud'].log\n{count}"
+    kept, ours, total = map(int, done(kernel, count).stdout.split())
+    assert (kept, total) == (1000, 10_000 + ours)
+
+    view.ask("logs", server="loud", on=True)
+    batch = view.wait(lambda one: one["kind"] == "log")
+    lines = batch["lines"]
+    assert (len(lines), batch["dropped"], lines[-1]["n"]) == (500, total - 500, total)
+    assert [line["n"] for line in lines] == list(range(total - 499, total + 1))
+    table = done(kernel, "print([row['text'] for row in mcp.servers['loud'].logs(500)])").stdout
+    assert [line["text"] for line in lines] == ast.literal_eval(table)
+    assert "line 10000" in {line["text"] for line in lines}
+
+    view.ask("logs", server="loud", on=False)
+    seen = len(view.heard)
+    view.ask("logs", server="loud", on=True, since=total - 20)
+    again = view.wait(lambda one: one["kind"] == "log", after=seen)
+    assert (len(again["lines"]), again["dropped"], again["lines"][0]["n"]) == (20, 0, total - 19)
 
 
 def test_a_cell_that_waits_for_an_answer_in_the_panel_says_so_until_it_has_one(

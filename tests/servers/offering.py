@@ -275,7 +275,8 @@ class Server:
             if modern
             else {"ttl": 60_000, "pollInterval": milliseconds}
         )
-        said = {"statusMessage": f"step {task.steps()}"} if task.status == "working" else {}
+        words = f"step {task.steps()} {task.arguments.get('said', '')}".strip()
+        said = {"statusMessage": words} if task.status == "working" else {}
         return {"taskId": task.id, "status": task.status, "createdAt": now, "lastUpdatedAt": now, **timing, **said}
 
     def task(self, params: Json) -> Task:

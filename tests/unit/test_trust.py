@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from ipymcp.errors import TrustError
 from ipymcp.policy.questions import TrustAnswer, TrustQuestion
 from ipymcp.policy.trust import MAX_LINES, MAX_SERVERS, Grant, Trust
 from ipymcp.state.db import Database
+from tests.environments import ROOT
 
 pytestmark = pytest.mark.posix
 
@@ -463,3 +467,53 @@ def test_an_agreement_says_which_files_it_is_bound_to(database: Any, tmp_path: P
 )
 def test_a_mask_hides_secrets_and_no_commands(text: str, name: str, expected: str) -> None:
     assert masked(text, name) == expected
+
+
+COUNTING = """
+import json, os, sys
+import ipymcp
+
+reads = []
+
+def audit(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("helper.py"):
+        reads.append(arguments[0])
+
+servers = {f"s{n}": {"command": "python", "args": ["helper.py", str(n)]} for n in range(200)}
+with open("mcp.json", "w") as file:
+    json.dump({"mcpServers": servers}, file)
+with open("helper.py", "w") as file:
+    file.write("pass")
+with ipymcp.connect() as mcp:
+    sys.addaudithook(audit)
+    mcp.load()
+    print({server.state for server in mcp.servers.values()}, len(mcp.servers), len(reads))
+"""
+
+
+def test_the_files_of_a_project_are_read_once_however_many_servers_name_them(tmp_path: Path) -> None:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "IPYMCP_STATE_DIR": str(tmp_path / "state")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COUNTING],
+        cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""
+    states, count, reads = done.stdout.rsplit(maxsplit=2)
+    assert (states, count) == ("{'needs_trust'}", "200")
+    assert 3 <= int(reads) < 20  # to ask, to have them and at their start: what was agreed to is checked again
+
+
+def test_definitions_that_are_asked_about_together_are_each_their_own(tmp_path: Path, database: Any) -> None:
+    (tmp_path / "x.js").write_text("1")
+    several = [definition(f"s{n}", str(tmp_path), command="node", args=("x.js", str(n))) for n in range(5)]
+    other = definition("other", str(tmp_path), command="node", args=("y.js",))
+
+    async def run() -> list[str]:
+        trust = Trust(database, User())
+        return await asyncio.gather(*map(trust.digest, [*several, other]))
+
+    before = asyncio.run(run())
+    assert before == [one.digest() for one in (*several, other)]
+    (tmp_path / "x.js").write_text("2")
+    after = asyncio.run(run())
+    assert [new == old for new, old in zip(after, before, strict=True)] == [False] * 5 + [True]
