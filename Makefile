@@ -8,7 +8,7 @@ BIN := .venv/bin
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
 # The front end is checked again when one of these has changed; a folder has, when something in it came or went.
-FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/notebook/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
+FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
 FRONTEND_STAMP := labextension/node_modules/.checked
 
 .PHONY: demo lab test coverage frontend browser conformance interop lint bench test-envs clean help

@@ -69,7 +69,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["IPYMCP_STATE_DIR"] = folder
         import ipymcp
-        from ipymcp.tools.models.driving import Limits
+        from ipymcp.llm.backend import Limits
 
         with ipymcp.connect("demo") as mcp:
             tools = mcp.tools + [twice]  # noqa: RUF005 - no list

@@ -29,6 +29,11 @@ import_guard.install()
 
 if TYPE_CHECKING:
     from ipymcp import errors
+    from ipymcp.api.namespace import Mcp, aconnect, connect
+    from ipymcp.api.prompts import PromptResult, Prompts
+    from ipymcp.api.resources import Resources, Subscription
+    from ipymcp.api.tool import Tool
+    from ipymcp.api.toolset import Toolset
     from ipymcp.errors import (
         ArgumentError,
         AuthError,
@@ -53,17 +58,10 @@ if TYPE_CHECKING:
         TrustError,
         UnknownName,
     )
-    from ipymcp.runtime.calls import Call
-    from ipymcp.tools.connect import aconnect, connect
-    from ipymcp.tools.face import Mcp
-    from ipymcp.tools.models.driving import Limits
-    from ipymcp.tools.prompts import PromptResult, Prompts
-    from ipymcp.tools.readings import ResourceResult
-    from ipymcp.tools.resources import Resources
-    from ipymcp.tools.results import ToolResult
-    from ipymcp.tools.subscription import Subscription
-    from ipymcp.tools.tool import Tool
-    from ipymcp.tools.toolset import Toolset
+    from ipymcp.llm.backend import Limits
+    from ipymcp.results.resource_result import ResourceResult
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.call import Call
 
     mcp: Mcp
 
@@ -112,19 +110,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "connect": "ipymcp.tools.connect",
-    "aconnect": "ipymcp.tools.connect",
-    "Mcp": "ipymcp.tools.face",
-    "Tool": "ipymcp.tools.tool",
-    "Toolset": "ipymcp.tools.toolset",
-    "ToolResult": "ipymcp.tools.results",
-    "Prompts": "ipymcp.tools.prompts",
-    "ResourceResult": "ipymcp.tools.readings",
-    "Resources": "ipymcp.tools.resources",
-    "PromptResult": "ipymcp.tools.prompts",
-    "Subscription": "ipymcp.tools.subscription",
-    "Call": "ipymcp.runtime.calls",
-    "Limits": "ipymcp.tools.models.driving",
+    "connect": "ipymcp.api.namespace",
+    "aconnect": "ipymcp.api.namespace",
+    "Mcp": "ipymcp.api.namespace",
+    "Tool": "ipymcp.api.tool",
+    "Toolset": "ipymcp.api.toolset",
+    "ToolResult": "ipymcp.results.tool_result",
+    "Prompts": "ipymcp.api.prompts",
+    "ResourceResult": "ipymcp.results.resource_result",
+    "Resources": "ipymcp.api.resources",
+    "PromptResult": "ipymcp.api.prompts",
+    "Subscription": "ipymcp.api.resources",
+    "Call": "ipymcp.runtime.call",
+    "Limits": "ipymcp.llm.backend",
 }
 _lock = threading.Lock()
 _notebook: Mcp | None = globals().get("_notebook")
@@ -136,9 +134,9 @@ def host() -> Mcp:
     global _notebook
     with _lock:
         if _notebook is None:
-            from ipymcp.config.places import notebook_file
+            from ipymcp.api.namespace import Mcp
+            from ipymcp.config.paths import notebook_file
             from ipymcp.runtime.host import Host
-            from ipymcp.tools.face import Mcp
 
             _notebook = Mcp(Host(notebook=notebook_file(_told_by_front_end())))
         return _notebook

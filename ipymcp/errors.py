@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from ipymcp.tools.results import ToolResult
+    from ipymcp.results.tool_result import ToolResult
 
 __all__ = [
     "ArgumentError",

@@ -4,7 +4,7 @@ What strangers wrote (servers, config files, web pages, models) is made visible 
 runs, no bidirectional mark reorders a line, no line break forges a line of ipymcp's own, and no lone surrogate raises
 `UnicodeEncodeError`. Secrets are masked on the way. A tool's result in Python is never altered.
 
-Markdown needs more than that: see `ipymcp.tools.markdown`.
+Markdown needs more than that: see `ipymcp.results.markdown`.
 """
 
 from __future__ import annotations

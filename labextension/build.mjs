@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { build } from "esbuild";
 
 const HERE = new URL(".", import.meta.url).pathname;
-const STATIC = new URL("../ipymcp/notebook/panel/static/", import.meta.url).pathname;
+const STATIC = new URL("../ipymcp/panel/static/", import.meta.url).pathname;
 const COMMON = {
   absWorkingDir: HERE,
   bundle: true,

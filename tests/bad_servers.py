@@ -13,8 +13,8 @@ from typing import Any
 
 from ipymcp import Mcp, McpError
 from ipymcp.protocol.transports.process import Grace
+from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.services import Timing
 
 SCRIPT = Path(__file__).parent / "servers" / "misbehaving.py"
 QUICK = Timing(retries=(0.05, 0.1, 0.2), refresh=0.05, listen_again=0.05, grace=Grace(0.5, 0.5))

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipymcp.protocol import wire
+from ipymcp.protocol import types
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.inputs import Responder
+from ipymcp.protocol.jsonrpc import Slot
 from ipymcp.protocol.negotiation import EraChoice
-from ipymcp.protocol.rpc import Slot
+from ipymcp.protocol.server_requests import Responder
 from ipymcp.protocol.transports.base import Transport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
 from ipymcp.protocol.transports.stdio import StdioTransport
@@ -120,16 +120,16 @@ class Call:
 
     slot: Slot
     outcome: asyncio.Future[bytes]
-    progress: asyncio.Queue[wire.Progress]
+    progress: asyncio.Queue[types.Progress]
 
     async def text(self) -> str:
         """The first text of its answer."""
         answer = await asyncio.wait_for(self.outcome, PATIENCE)
-        return wire.loads(answer)["content"][0]["text"]
+        return types.loads(answer)["content"][0]["text"]
 
     async def value(self) -> Any:
         """That text, read as JSON."""
-        return wire.loads((await self.text()).encode())
+        return types.loads((await self.text()).encode())
 
 
 @dataclass
@@ -140,9 +140,9 @@ class Connection:
     def call(self, tool: str, **arguments: object) -> Call:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[bytes] = loop.create_future()
-        progress: asyncio.Queue[wire.Progress] = asyncio.Queue()
+        progress: asyncio.Queue[types.Progress] = asyncio.Queue()
 
-        def deliver(news: wire.Progress | None) -> None:
+        def deliver(news: types.Progress | None) -> None:
             if news is not None:
                 progress.put_nowait(news)
             elif slot.error is not None:
@@ -151,7 +151,7 @@ class Connection:
                 outcome.set_result(bytes(slot.result or b""))
 
         slot = Slot(deliver)
-        self.client.call_tool(slot, tool, wire.encode(arguments))
+        self.client.call_tool(slot, tool, types.encode(arguments))
         return Call(slot, outcome, progress)
 
     async def ask(self, tool: str, **arguments: object) -> str:

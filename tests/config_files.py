@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import read_each
+from ipymcp.config.reading import read_each
 from ipymcp.errors import ConfigError
 
 

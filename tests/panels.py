@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ipymcp.notebook.panel.panel import Panel
+from ipymcp.panel.panel import Panel
 from tests.kernels import Kernel
 
 Message = dict[str, Any]

@@ -1,1 +1,1 @@
-"""Where servers come from. Pure but for reading files."""
+"""Server definitions: read, checked, found, edited and exported. Pure except for reading and writing files."""

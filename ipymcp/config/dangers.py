@@ -1,25 +1,243 @@
-"""What is dangerous in a definition: pointed out in the question whether it may run. Nothing is refused for it."""
+"""Dangers in a definition that the trust question points out: shells, code in arguments, open containers.
+
+A word may hide in another (`env -S "sh -c …"`, `ssh -o ProxyCommand=…`), so each argument is read as words, too.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
+import unicodedata
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ipymcp.config.command_dangers import command_dangers
-from ipymcp.config.programs import DECIDING, TRAFFIC
-from ipymcp.config.secrecy import SECRET_VALUE, masked
+from ipymcp.config.programs import (
+    CONTAINERS,
+    DECIDING,
+    NODE,
+    OTHER_USERS,
+    PROJECT_TOOLS,
+    PYTHON,
+    SHELL_LINES,
+    TRAFFIC,
+    WRAPPERS,
+    evaluates,
+    program_name,
+    shell_line,
+)
+from ipymcp.config.redaction import SECRET_VALUE, masked, masked_args
+from ipymcp.config.variables import in_folder, references
 from ipymcp.masking import looks_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["dangers"]
+__all__ = ["command_dangers", "dangers"]
+
+
+_FURTHER_CODE = (
+    (
+        {"ssh", "scp", "sftp", "autossh", "mosh", "rsync"},
+        r"(-o)?(Proxy|Local|KnownHosts|Remote)Command\b.*|(-o)?(PKCS11|SecurityKey)Provider\b.*|(-o)?Match\b.*exec.*"
+        r"|-[FSIe].*|--(rsh|rsync-path)(=.*)?",
+    ),
+    (
+        {"git"},
+        r"-c|--config-env(=.*)?|--exec-path=.*|(-u|--upload-pack|--receive-pack|--exec|--template)(=.*)?|ext::.*"
+        r"|(core|alias|diff|filter|credential|merge|gpg|protocol)\..+",
+    ),
+    ({"find", "fd"}, r"-(exec|execdir|ok|okdir|x|X)|--exec(-batch)?"),
+    (
+        {"tar", "gtar", "bsdtar"},
+        r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)(=.*)?|-[IF].*",
+    ),
+    ({"sed", "gsed"}, r"(\d+|/.*/)?e( .*)?|s\W.*\W\w*e\w*"),
+    ({"socat"}, r".*\b(EXEC|SYSTEM|SHELL):.*"),
+    ({"nc", "ncat", "netcat"}, r"-\w*[ec]\w*|--(exec|sh-exec|lua-exec)(=.*)?"),
+    ({"script", "su", "flock", "runuser"}, r"-c|--command(=.*)?"),
+    ({"xterm", "gnome-terminal", "konsole"}, r"-e|--(command|execute)?"),
+    ({"zip"}, r"-TT|--unzip-command"),
+    ({"openssl"}, r"-(engine|provider)"),
+    ({"gcc", "cc", "clang", "g++"}, r"-wrapper|-fplugin=.*|-B.*"),
+    ({"curl"}, r"-[oOK].*|--(output|config|remote-name)(=.*)?"),
+    ({"psql", "mysql", "sqlite3"}, r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"),
+    ({"cargo"}, r"--config(=.*)?"),
+    ({"nix", "nix-shell"}, r"--run(=.*)?|--command(=.*)?|-c"),
+    ({"kubectl", "helm"}, r"--kubeconfig(=.*)?|exec"),
+    ({"man", "less", "more"}, r"-P.*|--pager(=.*)?|\+!.*"),
+)
+"""Options with which other programs run code, or write what is run later."""
+_DOWNLOAD = re.compile(r"\b(curl|wget|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b", re.I)
+_INTO_SHELL = re.compile(
+    r"\|\s*(sudo\s+)?((ba|z|da|k|a)?sh|python[\d.]*|node|perl|iex|Invoke-Expression)\b"
+    r"|(\$\(|<\(|`|\(|\biex\b)\s*(curl|wget|iwr|irm|Invoke-)",
+    re.I,
+)
+_COMPOSED = re.compile(r"[|;&`<>\n]|\$\(")
+_SOURCES = re.compile(r"--(extra-)?index(-url)?|--registry|--find-links|--default-index", re.I)
+_ADDRESS = re.compile(
+    r"(--[\w-]+=)?([\w-]+ @ )?(git\+\S+|git@\S+|github:\S+|https?://\S+\.(tgz|tar\.gz|whl|zip|git|m?js|ts|py)([#?@]\S*)?)"
+)
+_BETWEEN = re.compile(r"""[\s"'`=;|&()<>]+""")
+_HOME = r"~[\w.-]*|\$HOME|\$\{(env:)?(HOME|USERPROFILE)\}|\$\{userHome\}|/home/[^/:,\s]+|/root|/Users/[^/:,\s]+"
+_SEEN_WHOLE = re.compile(rf"(/|/home|/Users|/etc|/var|/usr|{_HOME})/?")
+_VOLUME = re.compile(
+    r"(?:^|\s)(?:-v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):|\b(?:src|source)=([^,\s]+)"
+    r"|--env-file[= ](\S+)"
+)
+"""The paths of this machine that a container is given."""
+_OUTSIDE = re.compile(rf"/|\.\.|{_HOME}|[A-Za-z]:\\")
+_HOST_RIGHTS = re.compile(
+    r"--privileged|--(pid|net|network|ipc|userns|uts|cgroupns)[= ]host|docker\.sock|podman\.sock|containerd\.sock"
+    r"|--(cap-add|device|security-opt|volumes-from)\b"
+)
+_LONG = 1_000
+_FAR = 100
+"""Words behind a program that are looked at."""
+
+
+def command_dangers(definition: ServerDefinition) -> Iterator[str]:
+    """What a person should look at in a command before it runs, one line each."""
+    if definition.command is None:
+        return
+    words = [definition.command, *definition.args]
+    yield from _of_line(words, "")
+    for argument in definition.args:
+        inner = _BETWEEN.split(argument)
+        if len(inner) > 1:
+            yield from _of_line(inner, argument)
+    if definition.source.scope == "project":
+        yield from _of_project(definition)
+    if any(_SOURCES.fullmatch(word.partition("=")[0]) for word in definition.args):
+        yield "packages come from where its arguments say"
+    for word in definition.args:
+        if _ADDRESS.fullmatch(word):
+            yield f"a package comes from an address: {word}"
+    if not CONTAINERS.isdisjoint(map(program_name, words)):
+        yield from _of_container(" ".join(definition.args), definition)
+    else:
+        yield from _of_assignments(definition.args)
+    yield from _of_looks(definition)
+
+
+def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
+    """What stands in a row of words, which may be those of one argument."""
+    programs = [program_name(word) for word in words]
+    for place, (word, program) in enumerate(zip(words, programs, strict=True)):
+        if not program:
+            continue
+        behind = words[place + 1 : place + 1 + _FAR]
+        if program in OTHER_USERS and (place == 0 or program != "su"):
+            yield f"{program}: runs as another user"
+        if program in SHELL_LINES:
+            line = shell_line(program, behind)
+            if line is not None:
+                yield from _of_shell(text or " ".join(behind[line:]))
+            elif place == 0 and not text:
+                yield f"{program}: a shell runs what its arguments name"
+        if evaluates(program, behind):
+            yield "runs code that stands in its arguments"
+        for names, option in _FURTHER_CODE:
+            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in behind):
+                yield f"{program}: its options can run code"
+        if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or programs[0] in WRAPPERS) and not text:
+            yield f"downloads something: {program}"
+
+
+def _of_assignments(args: Sequence[str]) -> Iterator[str]:
+    """Variables that are set among the arguments: `env NAME=VALUE …`, `--env NAME=VALUE`, in a line of shell."""
+    for argument in args:
+        for word in re.split(r"[\s;&|()\"'`]+", argument):
+            name, equals, _ = word.removeprefix("--env=").removeprefix("-e").partition("=")
+            if not equals or not name.isidentifier() or not (name.isupper() or name.lower().endswith("_proxy")):
+                continue
+            if DECIDING.fullmatch(name):
+                yield f"{name}: decides what code runs"
+            elif TRAFFIC.fullmatch(name):
+                yield f"{name}: decides where its traffic goes, and who can read it"
+
+
+def _of_shell(line: str) -> Iterator[str]:
+    if _DOWNLOAD.search(line):
+        yield "downloads a program and runs it unseen" if _INTO_SHELL.search(line) else "downloads something"
+    for user in re.findall(r"\b(sudo|doas|pkexec)\b", line):
+        yield f"{user}: runs as another user"
+    yield "runs a line of shell" + (", made of several commands" if _COMPOSED.search(line) else "")
+
+
+def _of_project(definition: ServerDefinition) -> Iterator[str]:
+    command = definition.command or ""
+    if any(command.startswith(one.text) and one.kind != "place" for one in references(definition)):
+        yield f"a variable decides which program runs: {command}"
+    if _is_of_project(command, definition):
+        yield f"the program is a file of the project: {command}"
+    programs = [program_name(command)]
+    if programs[0] in WRAPPERS or programs[0] in SHELL_LINES:
+        programs += [program_name(word) for argument in definition.args for word in _BETWEEN.split(argument)]
+    for program in programs:
+        if program in NODE:
+            yield f"{program} in the project's folder: node_modules, .npmrc and package.json there decide what runs"
+        elif PYTHON.fullmatch(program) and not any(
+            re.fullmatch("-[A-Za-z]*I[A-Za-z]*", word) for word in definition.args
+        ):
+            yield f"{program} in the project's folder: modules there are found before installed ones"
+        elif program in PROJECT_TOOLS:
+            yield f"{program} in the project's folder: the project's settings decide what runs"
+
+
+def _of_container(arguments: str, definition: ServerDefinition) -> Iterator[str]:
+    if _HOST_RIGHTS.search(arguments):
+        yield "a container with rights over this machine"
+    for found in _VOLUME.finditer(arguments):
+        path = found[found.lastindex or 0]
+        if _SEEN_WHOLE.fullmatch(path):
+            yield "a container that sees all of your files"
+        elif _OUTSIDE.match(path) and (re.match(rf"\.\.|{_HOME}", path) or not _is_of_project(path, definition)):
+            yield f"a container that sees files outside the project: {path}"
+
+
+def _of_looks(definition: ServerDefinition) -> Iterator[str]:
+    """What keeps a person from seeing what runs."""
+    is_masked = definition.source.scope != "project"
+    shown = masked_args(definition.args) if is_masked else definition.args
+    for number, (argument, seen) in enumerate(zip(definition.args, shown, strict=True), start=1):
+        if argument != seen:
+            yield f"argument {number} looks like a secret and is not shown: make sure that it is one"
+        if len(argument) > _LONG:
+            yield f"argument {number} is long: {len(argument):,} characters"
+    for name, value in definition.env.items() if is_masked else ():
+        if masked(value, name) != value:
+            yield f"variable {name} looks like a secret and is not shown: make sure that it is one"
+    for word in [definition.command or "", *definition.args]:
+        if any(map(_is_mixed, re.findall(r"\w+", word))):
+            yield f"letters of several scripts look alike here: {ascii(word)[1:-1]}"
+
+
+def _is_mixed(word: str) -> bool:
+    """Whether a word has Latin letters beside Greek or Cyrillic ones."""
+    if word.isascii():
+        return False
+    scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in word if letter.isalpha()}
+    return "LATIN" in scripts and bool(scripts & {"CYRILLIC", "GREEK"})
+
+
+def _is_of_project(command: str, definition: ServerDefinition) -> bool:
+    """Whether a program is a file of the project, rather than one that is installed."""
+    if "node_modules" in command or re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder|\$\{?PWD\b|\$\(pwd\)", command):
+        return True
+    folder = definition.source.folder
+    if folder is None or not ("/" in command or "\\" in command):
+        return False
+    start = os.path.join(folder, in_folder(definition.cwd or "", folder))
+    path = os.path.normpath(os.path.join(start, in_folder(command, folder)))
+    roots = (os.path.join(root, "") for root in (folder, os.path.realpath(folder)))
+    return any(one.startswith(root) for root in roots for one in (path, os.path.realpath(path)))
+
 
 _TOOL_NAMES: Final = (
     *("read_file", "write_file", "delete", "run", "execute_command", "send-email", "getUser", "query", "search", "a"),

@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ipymcp.config.project_files import Disk
+    from ipymcp.config.digest import Disk
 
 __all__ = ["Era", "ReadOnly", "Scope", "ServerDefinition", "Source", "Transport", "digests"]
 
@@ -135,7 +135,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
             "inputs": {name: dict(self.inputs[name]) for name in self.inputs},
         }
         if self.source.scope == "project":
-            from ipymcp.config.project_files import Disk, binding, content_digests
+            from ipymcp.config.digest import Disk, binding, content_digests
 
             disk = disk or Disk()
             hints = [[glob, dict(self.hints[glob])] for glob in self.hints]
@@ -162,7 +162,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 def digests(definitions: Iterable[ServerDefinition]) -> list[str]:
     """The digest of each; each file of a project is looked at once."""
-    from ipymcp.config.project_files import Disk
+    from ipymcp.config.digest import Disk
 
     disk = Disk()
     return [one.digest(disk) for one in definitions]

@@ -1,4 +1,4 @@
-"""Finds the servers that the user and the project configured for any host. Runs nothing, expands nothing.
+"""The servers that the user and the project configured for any host, found without running anything.
 
 Precedence, the nearest first: the file in `IPYMCP_CONFIG`; each folder from the notebook's up to the repository's root,
 home or the file system's boundary; the user's own file. Home itself holds the user's settings of other hosts, and no
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import load_if_there
-from ipymcp.config.formats import entries
-from ipymcp.config.places import own_files
-from ipymcp.config.shapes import no_shape
+from ipymcp.config.parsing import entries, no_shape
+from ipymcp.config.paths import is_root, own_files
+from ipymcp.config.reading import load_if_there, read_each
 from ipymcp.errors import ConfigError
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import Scope
 
 __all__ = [
-    "PROJECT_FILES",
     "Candidate",
     "Configuration",
+    "Discovery",
+    "PROJECT_FILES",
     "Stamp",
     "candidates",
     "discover",
     "file_owners",
-    "is_root",
     "marked",
     "project_folders",
     "stamp",
 ]
+
 
 PROJECT_FILES = (
     "mcp.json",
@@ -48,7 +49,6 @@ PROJECT_FILES = (
     ".jupyter/mcp_settings.json",
 )
 """What is looked for in each folder, the nearest first."""
-_ROOTS = (".git", ".hg", ".jj", ".svn")
 _MIXED = frozenset({"opencode.json"})
 """Files in which a host keeps other settings as well."""
 
@@ -156,11 +156,6 @@ def candidates(
     return list(found.values())
 
 
-def is_root(folder: str) -> bool:
-    """Whether a folder is a repository's root."""
-    return any(os.path.lexists(os.path.join(folder, name)) for name in _ROOTS)
-
-
 def stamp(path: Path) -> Stamp:
     """What to remember of a file in order to notice that it has changed."""
     try:
@@ -206,3 +201,76 @@ def _read(file: Candidate) -> list[tuple[str, ServerDefinition | ConfigError]] |
 def file_owners() -> frozenset[int] | None:
     """The users whose files count: this one and root; None where files have no owners."""
     return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None
+
+
+class Discovery:
+    """Finds the servers that were configured for a folder.
+
+    Args:
+        folder: The notebook's.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._stamps: dict[Path, Stamp] = {}
+        self._named: set[Path] = set()
+
+    def read(self) -> Configuration:
+        """What the files say now.
+
+        Raises:
+            ConfigError: The file that `IPYMCP_CONFIG` names cannot be used.
+        """
+        files = candidates(self.folder)
+        kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
+        self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}  # before: no change is missed
+        return discover(files)
+
+    def peek(self) -> Configuration:
+        """What the files say now, for Tab: changes are still to be told of, and what is wrong as well."""
+        try:
+            return discover(candidates(self.folder))
+        except ConfigError:
+            return Configuration({}, {}, (), ())
+
+    def named(self, path: str | os.PathLike[str]) -> Source:
+        """What a file is that the user names; its changes are noticed, too.
+
+        One that would have been found is what it was found to be: naming a project's file shows nobody what it says.
+        """
+        file = Path(os.path.abspath(os.path.join(self.folder, os.path.expanduser(path))))
+        self._named.add(file)
+        self._stamps[file] = stamp(file)
+        real = os.path.realpath(file)
+        for one in candidates(self.folder):
+            if os.path.realpath(one.path) == real:
+                return Source(scope=one.scope, file=str(one.path), folder=one.folder)
+        return Source(scope="named", file=str(file), folder=str(file.parent))
+
+    def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
+        """The servers of a file that `named` gave, a project's as `read` has them. Raises as `read_each`."""
+        servers = read_each(source)
+        for file in candidates(self.folder) if source.scope == "project" else ():
+            if file.scope == "user" and str(file.path) != source.file:
+                servers |= {name: marked(servers[name], file) for name in discover([file]).servers if name in servers}
+        return servers
+
+    def wrote(self, path: Path) -> None:
+        """What has changed in a file is known: we did it ourselves."""
+        self._stamps[path] = stamp(path)
+
+    def changes(self) -> list[str]:
+        """The files that came, went or changed since they were last read or told of, as lines to show."""
+        lines: list[str] = []
+        for path, before in self._stamps.items():
+            now = stamp(path)
+            if now != before:
+                self._stamps[path] = now
+                what = "is new" if before is None else "is gone" if now is None else "has changed"
+                then = "its servers stay until %mcp unload NAME"
+                if path not in self._named:
+                    then = "%mcp load brings the servers up to date"
+                elif now is not None:
+                    then = f"%mcp load {quoted(str(path))} brings the servers up to date"
+                lines.append(f"{path} {what}: {then}")
+        return lines

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import load_if_there
-from ipymcp.config.formats import entries
+from ipymcp.config.parsing import entries
+from ipymcp.config.reading import load_if_there
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -179,7 +179,7 @@ class _Expander:
         return "".join(part if isinstance(part, str) else self._value(key, part) for part in _parts(text, key))
 
     def env_file(self) -> dict[str, str]:
-        from ipymcp.config.files import read_env_file
+        from ipymcp.config.paths import read_env_file
 
         named = self.text("env_file", self._definition.env_file or "")
         start = self._definition.source.folder or self._lookup.folder

@@ -8,7 +8,7 @@ from .server import INVALID_PARAMS, ONE_HOUR_MS, Refusal, as_object
 from .tools import COLUMNS, SPECIES, penguins
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` costs more than the rest of the start
+if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 

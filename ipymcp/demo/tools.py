@@ -6,7 +6,7 @@ import json
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` costs more than the rest of the start
+if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 

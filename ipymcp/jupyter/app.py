@@ -1,14 +1,42 @@
-"""The extension as Jupyter's server loads it; installing ipymcp enables it."""
+"""The extension as Jupyter's server loads it, and its routes below `<base_url>ipymcp/`."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from jupyter_server.extension.application import ExtensionApp
 
+from ipymcp.jupyter import handlers
+from ipymcp.jupyter.callback import Callback, Redirected
+from ipymcp.jupyter.handlers import Sessions
 from ipymcp.jupyter.kernels import Kernels
-from ipymcp.jupyter.routes import routes
-from ipymcp.state.store import Store
+from ipymcp.jupyter.relay import PanelRelay
+from ipymcp.storage.store import Store
 
-__all__ = ["IpymcpServer"]
+__all__ = ["IpymcpServer", "routes"]
+
+
+_KERNEL = r"([\w-]+)"
+_NAME = r"([^/]+)"
+_DIGEST = r"([0-9a-f]{64})"
+
+
+def routes(kernels: Kernels, store: Store) -> list[tuple[str, type, dict[str, Any]]]:
+    """Every address, who answers there, and what that works on."""
+    over, kept = {"kernels": kernels}, {"store": store}
+    return [
+        (rf"ipymcp/kernels/{_KERNEL}/panel", PanelRelay, over),
+        (r"ipymcp/sessions", Sessions, over),
+        (r"ipymcp/config", handlers.Config, kept),
+        (r"ipymcp/config/check", handlers.Check, kept),
+        (rf"ipymcp/config/servers/{_NAME}", handlers.Server, kept),
+        (r"ipymcp/secrets", handlers.SecretNames, kept),
+        (rf"ipymcp/secrets/{_NAME}", handlers.Secret, kept),
+        (r"ipymcp/trust", handlers.Agreements, kept),
+        (rf"ipymcp/trust/{_DIGEST}", handlers.Agreement, kept),
+        (r"ipymcp/oauth/callback", Callback, {}),
+        (r"ipymcp/oauth/redirected", Redirected, over),
+    ]
 
 
 class IpymcpServer(ExtensionApp):

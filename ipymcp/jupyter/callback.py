@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Final
 from tornado.web import HTTPError, RequestHandler, authenticated
 
 from ipymcp.errors import UnknownName
-from ipymcp.jupyter.kernels import Obstacle
-from ipymcp.jupyter.link import asked
-from ipymcp.jupyter.older import allow_unauthenticated
-from ipymcp.jupyter.rest import Rest
+from ipymcp.jupyter.handlers import Rest, allow_unauthenticated
+from ipymcp.jupyter.kernels import Obstacle, asked
 
 if TYPE_CHECKING:
     from ipymcp.jupyter.kernels import Kernels
-    from ipymcp.state.meeting import Announced
+    from ipymcp.storage.kernel_socket import Announced
 
 __all__ = ["Callback", "Redirected"]
 

@@ -15,10 +15,8 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from ipymcp.jupyter.kernels import Obstacle, other_version
-from ipymcp.jupyter.link import Link
-from ipymcp.jupyter.older import WebSocketMixin, ws_authenticated
-from ipymcp.jupyter.rest import permit
+from ipymcp.jupyter.handlers import WebSocketMixin, permit, ws_authenticated
+from ipymcp.jupyter.kernels import Link, Obstacle, other_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

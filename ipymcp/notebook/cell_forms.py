@@ -12,13 +12,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.import_guard import is_installed
-from ipymcp.runtime.interaction import Errand, GaveUp
+from ipymcp.runtime.question_routing import Errand, GaveUp
 
 if TYPE_CHECKING:
+    from ipymcp.interaction.questions import QuestionKind
     from ipymcp.notebook.extension import Extension
-    from ipymcp.notebook.panel.form import CellForm
-    from ipymcp.policy.questions import QuestionKind
-    from ipymcp.runtime.places import Place
+    from ipymcp.panel.cell_form import CellForm
+    from ipymcp.runtime.interrupts import Place
 
 __all__ = ["CellForms"]
 
@@ -86,7 +86,7 @@ class CellForms:
 
     def _display(self) -> CellForm:
         """Where the user waits: what it imports takes time, and it belongs to that cell."""
-        from ipymcp.notebook.panel.form import CellForm
+        from ipymcp.panel.cell_form import CellForm
 
         form = CellForm(self._extension.panel, self._extension.ip.display_pub)
         form.show()

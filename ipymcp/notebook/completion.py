@@ -1,4 +1,15 @@
-"""Tab: servers, tools, argument names and values, in `%mcp` lines and in Python code.
+"""Tab completion: servers, tools, argument names and values, in `%mcp` lines and in Python code.
+
+Servers, project files and folders choose what is completed. What cannot be seen on one line (a line break, a control or
+invisible character) is not offered at all. All else is written in the quotes that are open, or in those it needs.
+
+The code is lexed forwards once, for its strings, comments and brackets only: read backwards, an apostrophe in a comment
+cannot be told from a string. The expression before the cursor is then read backwards with the brackets paired.
+
+`context_at` looks at the text before the cursor and says which kind of name belongs there and which part of it is typed
+already. Finding the candidates is completion's work.
+
+A server is waited for a second at most; what it does not say in that time is not offered.
 
 Answers come from the catalogs as they are; nothing is started, waited for or evaluated. Where the cursor is in nothing
 of ours, IPython's own completers go on undisturbed.
@@ -6,25 +17,746 @@ of ours, IPython's own completers go on undisturbed.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
+from ipymcp.api.catalogs import look_quickly
+from ipymcp.api.namespace import Mcp
+from ipymcp.api.prompts import Prompt, PromptResult, Prompts, prompt_schema
+from ipymcp.api.resources import Resource, Resources, Template, template_schema
+from ipymcp.api.servers import Server, Servers
+from ipymcp.api.sync_and_async import waits
+from ipymcp.api.tool import Tool
+from ipymcp.api.toolset import Toolset
 from ipymcp.errors import McpError
 from ipymcp.masking import mask
-from ipymcp.notebook.code_completion import in_code, values
-from ipymcp.notebook.context import LineContext, context_at
-from ipymcp.notebook.spelling import code_value, line_argument, line_word, unquoted
+from ipymcp.names import RESERVED_HOST, RESERVED_SERVER
+from ipymcp.notebook.line_syntax import Kind, Option, Syntax, names_among, tokenize_partial
+from ipymcp.results.resource_result import ResourceResult
+from ipymcp.results.tool_result import ToolResult
+from ipymcp.runtime.call import Call
+from ipymcp.text import quoted, unmasked_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ipymcp.tools.face import Mcp
-    from ipymcp.tools.schema import Parameter
+    from ipymcp.notebook.line_syntax import PartialLine
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.schema.tool_schema import Parameter, ToolSchema
 
-__all__ = ["candidates"]
+__all__ = [
+    "AttributeContext",
+    "LineContext",
+    "Step",
+    "attribute_context",
+    "candidates",
+    "code_value",
+    "context_at",
+    "in_code",
+    "in_resource_code",
+    "kept",
+    "line_argument",
+    "line_word",
+    "on_line",
+    "unquoted",
+    "values",
+]
+
+
+def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: bool = False) -> str | None:
+    """A name or value as it is written on a `%mcp` line; None where it cannot be.
+
+    Args:
+        value: Text, or another JSON value, which goes without quotes.
+        quote: The quote that is open at the cursor; empty for none.
+        is_argument: Whether it is an argument's value: between double quotes those fill in `{expr}`.
+        is_open: Whether more of the word is to be typed.
+    """
+    text = value if isinstance(value, str) else json.dumps(value)
+    if not _is_seen(text):
+        return None
+    if quote:
+        if is_argument and quote == '"' and "$" in text:
+            return None  # a `$name` between double quotes is refused
+        if is_argument and quote == '"' and "{" in text:
+            text = text.replace("{", "{{").replace("}", "}}")
+        return text.replace(quote, quote * 2)
+    return quoted(text, is_open=is_open) if isinstance(value, str) else text
+
+
+def line_argument(name: str) -> str | None:
+    """The `name=` of an argument on a `%mcp` line; None where no line can have it."""
+    word = f"{name}="
+    partial = tokenize_partial(word)
+    is_key = partial is not None and not partial.words and partial.last.key == name
+    return word if is_key and _is_seen(name) and not name.startswith("-") else None
+
+
+def unquoted(partial: str, quote: str) -> str:
+    """What is meant by the beginning of a word on a `%mcp` line whose quote is open."""
+    return partial.replace(quote * 2, quote) if quote else partial
+
+
+def code_value(value: object, quote: str) -> str | None:
+    """A key or value as it is written in Python code, without the open quote; None where it cannot be."""
+    if not isinstance(value, str):
+        return None if quote else repr(value)
+    if not _is_seen(value):
+        return None
+    return value.replace("\\", "\\\\").replace(quote, f"\\{quote}") if quote else repr(value)
+
+
+def _is_seen(text: str) -> bool:
+    """Whether all of a text can be seen on one line."""
+    return text.isprintable() and unmasked_line(text) == text
+
+
+class Step(Struct, frozen=True):
+    """One step from the namespace towards a tool: `.name`, or `["name"]` where `item` is set."""
+
+    name: str
+    item: bool = False
+    called: bool = False
+    """Whether it is called: `.name(…)`. Only the last step before an attribute can be."""
+
+
+class AttributeContext(Struct, frozen=True):
+    """The cursor is in Python code, at something that belongs to the namespace."""
+
+    kind: Literal["attribute", "key", "argument", "value"]
+    path: tuple[Step, ...]
+    """What stands before the cursor, or is being called: `mcp.fs["x"].aio(` is fs, ["x"], aio.
+
+    `.options(…)` is the tool itself and left out."""
+    partial: str
+    start: int
+    argument: str = ""
+    """The argument whose value is typed; empty where it is positional."""
+    given: tuple[str, ...] = ()
+    """The keyword arguments that are there already."""
+    positional: int = 0
+    """How many positional arguments stand before the cursor's."""
+    quote: str = ""
+    """The quote that is open at the cursor."""
+    literals: tuple[tuple[int | str, str], ...] = ()
+    """The strings among the arguments before the cursor's, by position or keyword."""
+
+
+def attribute_context(text: str, namespace: str) -> AttributeContext | None:
+    """Say what is being typed at the end of `text`, where it belongs to `namespace`; None where it does not."""
+    return _Python(text, namespace).context() if namespace in text else None
+
+
+_TAIL = 20_000
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_LEX = re.compile(
+    r"""
+      \( | \) | \[ | \] | \{ | \} | ,
+    | \#[^\n]*
+    | \"\"\"(?:\\.|[^\\])*?(?:\"\"\"|(?P<open_a>\\?\Z))
+    | '''(?:\\.|[^\\])*?(?:'''|(?P<open_b>\\?\Z))
+    | "(?:\\.|[^"\\\n])*(?:"|(?=\n)|(?P<open_c>\\?\Z))
+    | '(?:\\.|[^'\\\n])*(?:'|(?=\n)|(?P<open_d>\\?\Z))
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_WORD_AT_END = re.compile(r"\w*\Z")
+_LITERAL = re.compile(r"""\s*(['"])([^'"\\]*)\1\s*""")
+_KEYWORD = re.compile(r"\s*([^\W\d]\w*)\s*=(?!=)")
+_ARGUMENT = re.compile(r"\s*((?:[^\W\d]\w*)?)")
+_VALUE = re.compile(r"\s*([^\W\d]\w*)\s*=\s*(\w*)")
+
+
+class _Python:
+    """Python code before the cursor, lexed once: which brackets are open, and whether a string or comment is."""
+
+    def __init__(self, text: str, namespace: str) -> None:
+        self.offset = text.find("\n", len(text) - _TAIL) + 1 if len(text) > _TAIL else 0
+        self.text = text[self.offset :]
+        self.namespace = namespace
+        self.opened: list[list[int]] = []
+        """The brackets that are open, outermost first: the place of each, then those of the commas right inside it."""
+        self.pairs: dict[int, int] = {}
+        """From the place of each closing bracket to that of its opening one."""
+        self.string = -1
+        """Where the string that is open at the cursor begins; -1 where there is none."""
+        self.comments: list[tuple[int, int]] = []
+        self._lex()
+
+    def _lex(self) -> None:
+        """One pass, with nothing called per bracket: a long cell has thousands of them, and this runs at every Tab."""
+        text, opened, pairs = self.text, self.opened, self.pairs
+        for match in _LEX.finditer(text):
+            at = match.start()
+            char = text[at]
+            if char == ",":
+                if opened:
+                    opened[-1].append(at)
+            elif char in "([{":
+                opened.append([at])
+            elif char in ")]}":
+                if opened and text[opened[-1][0]] == _BRACKETS[char]:
+                    pairs[at] = opened.pop()[0]
+            elif char == "#":
+                self.comments.append(match.span())
+            elif match.lastgroup is not None:
+                self.string = at
+
+    def context(self) -> AttributeContext | None:
+        if self.comments and self.comments[-1][1] == len(self.text):
+            return None
+        if self.string >= 0:
+            is_long = self.text.startswith(('"""', "'''"), self.string)
+            return None if is_long else self._key() or self._call()
+        return self._attribute() or self._call()
+
+    def _attribute(self) -> AttributeContext | None:
+        match = _WORD_AT_END.search(self.text, max(0, len(self.text) - 200))
+        assert match is not None  # it may be empty, so it is always found
+        dot = self._skip_blanks(match.start()) - 1
+        if dot < 0 or self.text[dot] != ".":
+            return None
+        path = self._path(dot, may_call=True)
+        return None if path is None else self._found("attribute", path, match.group())
+
+    def _key(self) -> AttributeContext | None:
+        bracket = self._skip_blanks(self.string) - 1
+        if not self.opened or bracket != self.opened[-1][0] or self.text[bracket] != "[":
+            return None
+        path = self._path(bracket)
+        return None if path is None else self._found("key", path, self.text[self.string + 1 :])
+
+    def _call(self) -> AttributeContext | None:
+        if not self.opened or self.text[self.opened[-1][0]] != "(":
+            return None
+        opened, *commas = self.opened[-1]
+        path = self._path(opened)
+        if not path:
+            return None
+        edges = [opened, *commas]
+        before = [self._code(start + 1, end) for start, end in zip(edges, commas, strict=False)]
+        given = [match[1] if (match := _KEYWORD.match(part)) else None for part in before]
+        names = tuple(name for name in given if name)
+        positional = sum(
+            1
+            for part, name in zip(before, given, strict=True)
+            if name is None and part.strip() and not part.lstrip().startswith("*")
+        )
+        kind, argument, partial = self._at_cursor(edges[-1] + 1)
+        return kind and self._found(kind, path, partial, argument, names, positional, _literals(before))
+
+    def _at_cursor(self, start: int) -> tuple[Literal["argument", "value"] | None, str, str]:
+        """The kind, argument and typed part of the argument that begins at `start`."""
+        if self.string >= 0:
+            head, partial = self._code(start, self.string), self.text[self.string + 1 :]
+            match = _VALUE.fullmatch(head)
+            if match and not match[2]:
+                return "value", match[1], partial
+            return ("value", "", partial) if not head.strip() else (None, "", "")
+        code = self._code(start, len(self.text))
+        if match := _ARGUMENT.fullmatch(code):
+            return "argument", "", match[1]
+        if match := _VALUE.fullmatch(code):
+            return "value", match[1], match[2]
+        return None, "", ""
+
+    def _found(
+        self,
+        kind: Literal["attribute", "key", "argument", "value"],
+        path: tuple[Step, ...],
+        partial: str,
+        argument: str = "",
+        given: tuple[str, ...] = (),
+        positional: int = 0,
+        literals: tuple[tuple[int | str, str], ...] = (),
+    ) -> AttributeContext:
+        start = self.offset + len(self.text) - len(partial)
+        quote = self.text[self.string] if self.string >= 0 else ""
+        return AttributeContext(kind, path, partial, start, argument, given, positional, quote, literals)
+
+    def _code(self, start: int, end: int) -> str:
+        """The text of a range without its comments."""
+        parts: list[str] = []
+        for opened, closed in self.comments:
+            if start <= opened and closed <= end:
+                parts.append(self.text[start:opened])
+                start = closed
+        return "".join(parts) + self.text[start:end]
+
+    def _path(self, end: int, *, may_call: bool = False) -> tuple[Step, ...] | None:
+        """The steps of the expression that ends here, read backwards to the namespace; None where it is not ours."""
+        steps: list[Step] = []
+        while end > 0:
+            end = self._skip_blanks(end)
+            is_call = self.text[end - 1 : end] == ")"
+            if is_call:
+                end = self._skip_blanks(self.pairs.get(end - 1, 0))
+            if self.text[end - 1 : end] == "]":
+                opened = self.pairs.get(end - 1, 0)
+                key = _LITERAL.fullmatch(self.text, opened + 1, end - 1)
+                if key is None or (is_call and (steps or not may_call)):
+                    return None
+                steps.append(Step(key[2], item=True, called=is_call))
+                end = opened
+                continue
+            start = self._word_start(end)
+            name, before = self.text[start:end], self._skip_blanks(start)
+            is_options = is_call and name == "options"
+            if not name.isidentifier() or (is_call and not is_options and (steps or not may_call)):
+                return None
+            if not self.text.endswith(".", 0, before):
+                return tuple(reversed(steps)) if name == self.namespace and not is_call else None
+            if not is_options:
+                steps.append(Step(name, called=is_call))
+            end = before - 1
+        return None
+
+    def _word_start(self, end: int) -> int:
+        while end and (self.text[end - 1].isalnum() or self.text[end - 1] == "_"):
+            end -= 1
+        return end
+
+    def _skip_blanks(self, end: int) -> int:
+        while end and self.text[end - 1].isspace():
+            end -= 1
+        return end
+
+
+def _literals(arguments: list[str]) -> tuple[tuple[int | str, str], ...]:
+    found: list[tuple[int | str, str]] = []
+    for at, argument in enumerate(arguments):
+        keyword = _KEYWORD.match(argument)
+        literal = _LITERAL.fullmatch(argument, keyword.end() if keyword else 0)
+        if literal:
+            found.append((keyword[1] if keyword else at, literal[2]))
+    return tuple(found)
+
+
+Typed: TypeAlias = Kind | Literal["argument", "value", "option", "option-value"]
+"""What is typed: what a `Kind` of word names, an argument's name or value, an option or one of its few values."""
+_LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t])")
+_CONTINUED = re.compile(r"\\\n")
+
+
+class LineContext(Struct, frozen=True):
+    """The cursor is in a `%mcp`, `x = %mcp` or `%%mcp` line."""
+
+    kind: Typed
+    """A `tool` or `prompt` may still be typing its server's name."""
+    partial: str
+    """What is typed of it, as typed."""
+    start: int
+    """Where `partial` begins in the text."""
+    subcommand: str = ""
+    tool: str = ""
+    """The `server.tool` or `server.prompt` that the line names, or the resource, as typed."""
+    server: str = ""
+    """The server that stands before the resource, as typed."""
+    argument: str = ""
+    """The argument, or the option, whose value is typed."""
+    given: tuple[str, ...] = ()
+    """The arguments that are there already."""
+    values: tuple[tuple[str, str], ...] = ()
+    """The same with their values, as typed."""
+    quote: str = ""
+    in_cell: bool = False
+    """Whether the line is a `%%mcp` one."""
+    actions: tuple[str, ...] = ()
+    """The words that may stand there as well."""
+    options: tuple[Option, ...] = ()
+    """Those of the line, as far as it is typed."""
+
+
+def context_at(
+    text: str, *, namespace: str = "mcp", syntax_of: Callable[[str], Syntax | None] | None = None
+) -> LineContext | AttributeContext | None:
+    """Say what is being completed at the end of `text`.
+
+    Args:
+        text: The cell up to the cursor.
+        namespace: The name that the notebook's host is bound to.
+        syntax_of: Gives the syntax of a word of `%mcp`, None where it is no such word; unless given, the real ones.
+    """
+    start = _line_start(text)
+    line = _LINE.match(text, start)
+    if line and not (line[1] and text[:start].strip()):
+        partial = tokenize_partial(_CONTINUED.sub("  ", text[line.end() :]))  # the same length: places stay right
+        return None if partial is None else _line_context(partial, len(text), bool(line[1]), syntax_of or _real_syntax)
+    if text.lstrip().startswith("%%mcp"):
+        return None
+    return attribute_context(text, namespace)
+
+
+def _real_syntax(word: str) -> Syntax | None:
+    from ipymcp.notebook.magics.dispatch import MODULES, command
+
+    return command(word).syntax if word in MODULES else None
+
+
+def _line_start(text: str) -> int:
+    """Where the line at the cursor begins, with the lines it continues."""
+    start = text.rfind("\n") + 1
+    while start > 1 and text[start - 2] == "\\":
+        start = text.rfind("\n", 0, start - 1) + 1
+    return start
+
+
+def _line_context(
+    line: PartialLine, end: int, in_cell: bool, syntax_of: Callable[[str], Syntax | None]
+) -> LineContext | None:
+    last = line.last
+    raw = last.raw[len(last.key) + 1 :] if last.key is not None else last.raw
+    value = raw.removeprefix(last.quoted)
+    if last.quoted and value.endswith(last.quoted):
+        return None  # the quote is closed: nothing is being typed
+    words = line.words
+    subcommand = words[0].text if words else ""
+    whole = syntax_of(subcommand) if words else Syntax("", takes=("word",))
+    if whole is None:
+        return None
+    names = names_among(words[1:], whole.valued)
+    action = whole.actions.get(names[0].text) if names else None
+    syntax = action or whole
+    names = names[1:] if action else names
+    target = len(syntax.takes) - 1
+    named = names[target:] if syntax.arguments else []
+    given = [(word.key, word.value) for word in named[1:] if word.key is not None]
+
+    def found(kind: Typed, *, argument: str = "", actions: tuple[str, ...] = ()) -> LineContext:
+        return LineContext(
+            kind=kind,
+            partial=typed,
+            start=end - len(typed),
+            subcommand=subcommand,
+            tool=named[0].text if named else "",
+            server=names[0].text if target > 0 and names else "",
+            argument=argument,
+            given=tuple(name for name, _ in given),
+            values=tuple(given),
+            quote=last.quoted,
+            in_cell=in_cell,
+            actions=actions,
+            options=syntax.options if action or names else tuple(syntax.every.values()),
+        )
+
+    typed = value
+    if line.in_command:
+        return found("file")
+    option = _option_at(line, whole.valued)
+    if option is not None:
+        return found(option.takes or "option-value", argument=option.name)
+    if last.raw.startswith("-"):
+        return found("option")
+    if named:
+        if last.key is not None:
+            return found("value", argument=last.key)
+        return None if last.quoted or last.is_body else found("argument")
+    if last.key is not None:
+        return None
+    kind = syntax.takes[min(len(names), target)] if syntax.takes else ""
+    actions = tuple(whole.actions) if not action and not names else ()
+    if kind in ("tool", "prompt"):
+        typed = value.removeprefix("!")
+    return found(kind, actions=actions) if kind or actions else None
+
+
+def _option_at(line: PartialLine, valued: Mapping[str, Option]) -> Option | None:
+    """The option whose value is typed."""
+    if line.last.key is not None and line.last.key in valued:
+        return valued[line.last.key]
+    return valued.get(line.words[-1].raw) if line.words else None
+
+
+def kept(context: LineContext, mcp: Mcp) -> Iterable[str]:
+    """What may stand at the cursor."""
+    match context.kind:
+        case "secret":
+            return _secrets(mcp)
+        case "trusted":
+            return _trusted(mcp)
+        case "target-host":
+            from ipymcp.config.export import TARGETS
+
+            return TARGETS
+        case "setting":
+            from ipymcp.config.export import SETTINGS
+
+            return (f"{key}{'.' if is_table else '='}" for key, is_table in SETTINGS.items())
+        case "call":
+            return (str(call.number) for call in mcp.calls)
+        case _:
+            return ()
+
+
+def _secrets(mcp: Mcp) -> Iterator[str]:
+    """Those that are kept, and those that definitions ask for."""
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.config.variables import references
+
+    try:
+        yield from (one.name for one in mcp._host.state.secrets.kept())
+    except McpError:
+        return
+    for definition in mcp._host.discovery.peek().servers.values():
+        if isinstance(definition, ServerDefinition):
+            yield from (one.name for one in references(definition) if one.kind == "secret")
+
+
+def _trusted(mcp: Mcp) -> Iterator[str]:
+    for one in mcp.trust.table:
+        yield str(one["server"])
+        yield str(one["file"])
+
+
+_PATIENCE = 1.0
+
+
+def on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+    """What may stand at the cursor of `%mcp read|subscribe|prompt`, and its kind for IPython."""
+    if context.kind == "prompt":
+        return _prompt_paths(context.partial, mcp), "function"
+    if context.subcommand == "prompt":
+        try:
+            session, name = mcp._host.resolve(context.tool)
+        except McpError:
+            return (), "param"
+        named = _Named.prompt(mcp, session, name)
+    else:
+        session = _session(context.server, mcp)
+        if session is None:
+            return (), "param"
+        if context.kind == "resource":
+            return Resources(mcp._host, session.name)._ipython_key_completions_(), "path"
+        named = _Named.template(mcp, session, context.tool)
+    if named is None:
+        return (), "param"
+    if context.kind == "argument":
+        return (each.name for each in named.schema.parameters if each.name not in context.given), "param"
+    return named.suggestions(context.argument, context.partial, dict(context.values)), "value"
+
+
+def in_resource_code(context: AttributeContext, mcp: Mcp, session: ServerSession) -> tuple[Iterable[str], str]:
+    """The same after `mcp.SERVER.resources` and `mcp.SERVER.prompts` in Python code."""
+    word, *steps = context.path[1:]
+    if context.kind in ("argument", "value"):
+        return _in_resource_call(context, steps, mcp, session, is_prompt=word.name == "prompts")
+    if context.kind == "key":
+        of: type[Resources | Prompts] = Prompts if word.name == "prompts" else Resources
+        keys = of(mcp._host, session.name)._ipython_key_completions_() if not steps else []
+        return keys, "function" if of is Prompts else "path"
+    if word.name == "prompts":
+        if not steps:
+            return dir(Prompts(mcp._host, session.name)), "function"
+        return _words_of(PromptResult if steps[-1].called else Prompt), "property"
+    return _words_of(_kind_after(steps)), "property"
+
+
+def _kind_after(steps: Sequence[Step]) -> type[object]:
+    if not steps:
+        return Resources
+    if steps[-1].called:
+        return Resource if steps[-1].item else ResourceResult
+    return Template if "{" in steps[0].name else Resource
+
+
+def _in_resource_call(
+    context: AttributeContext, steps: Sequence[Step], mcp: Mcp, session: ServerSession, *, is_prompt: bool
+) -> tuple[Iterable[str], str]:
+    is_aio = len(steps) == 2 and is_prompt and steps[1].name == "aio" and not steps[1].item
+    if len(steps) != 1 and not is_aio:
+        return (), "param"
+    named = (_Named.prompt if is_prompt else _Named.template)(mcp, session, steps[0].name)
+    if named is None:
+        return (), "param"
+    parameters = named.schema.parameters
+    required = [each.alias for each in parameters if each.required]
+    filled = set(required[: context.positional])
+    if context.kind == "argument":
+        free = [each.alias for each in parameters if each.alias not in context.given and each.alias not in filled]
+        return (f"{name}=" for name in free), "param"
+    argument = context.argument or (required[context.positional] if context.positional < len(required) else "")
+    others = {
+        key if isinstance(key, str) else required[key]: text
+        for key, text in context.literals
+        if isinstance(key, str) or key < len(required)
+    }
+    found = named.suggestions(argument, context.partial if context.quote else "", others)
+    return found, "value"
+
+
+class _Named:
+    """A prompt or template that is being called."""
+
+    def __init__(self, mcp: Mcp, session: ServerSession, schema: ToolSchema, reference: Mapping[str, str]) -> None:
+        self._mcp = mcp
+        self._session = session
+        self._reference = reference
+        self.schema = schema
+
+    @classmethod
+    def prompt(cls, mcp: Mcp, session: ServerSession, name: str) -> _Named | None:
+        entry = session.catalog.find_prompt(name) or look_quickly(mcp._host, session, "prompts").find_prompt(name)
+        return entry and cls(mcp, session, prompt_schema(entry), {"type": "ref/prompt", "name": entry.name})
+
+    @classmethod
+    def template(cls, mcp: Mcp, session: ServerSession, uri: str) -> _Named | None:
+        found = session.catalog.templates.get(uri) or look_quickly(mcp._host, session, "templates").templates.get(uri)
+        if found is None:
+            return None
+        return cls(mcp, session, template_schema(session.name, found), {"type": "ref/resource", "uri": uri})
+
+    def suggestions(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
+        """What the server suggests for an argument, by its name or alias."""
+        parameter = self._parameter(argument)
+        if parameter is None or self._session.client is None:
+            return []
+        exact = {found.name: value for name, value in others.items() if (found := self._parameter(name))}
+        return self._mcp._host.loop.run(self._ask(parameter.name, typed, exact))
+
+    def _parameter(self, name: str) -> Parameter | None:
+        return next((each for each in self.schema.parameters if name in (each.name, each.alias)), None)
+
+    async def _ask(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
+        with contextlib.suppress(McpError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):  # of the whole wait: a server may be slow to read, too
+                return await self._session.offers.suggestions(
+                    self._reference, argument, typed, others, timeout=_PATIENCE
+                )
+        return []
+
+
+def _prompt_paths(partial: str, mcp: Mcp) -> Iterable[str]:
+    for name, session in mcp._host.sessions.items():
+        if not partial.startswith(f"{name}."):
+            yield f"{name}."
+        else:
+            yield from (f"{name}.{prompt}" for prompt in look_quickly(mcp._host, session, "prompts").prompts)
+
+
+def _session(name: str, mcp: Mcp) -> ServerSession | None:
+    try:
+        return mcp._host.find(name)
+    except McpError:
+        return None
+
+
+def _words_of(kind: type[object]) -> list[str]:
+    return [word for word in dir(kind) if not word.startswith("_")]
+
+
+_CALLERS = ("aio", "submit")
+"""Words of a tool that are called with its arguments."""
+
+
+def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
+    """What may stand at the cursor in Python code, keys and values as they are, and its kind for IPython."""
+    path, is_key = context.path, context.kind == "key"
+    session = _session_of(path[0], mcp) if path and not _is_own_word(path[0]) else None
+    if session is not None and len(path) > 1 and path[1].name in RESERVED_SERVER and not path[1].item:
+        return in_resource_code(context, mcp, session)
+    if context.kind in ("argument", "value"):
+        return _in_call(context, mcp)
+    if not path:
+        return (mcp if is_key else dir(mcp)), "module"
+    if _is_own_word(path[0]):
+        return _of_own_word(context, mcp), "module" if is_key else "function"
+    if path[-1].called:
+        return _of_called(path, mcp), "property"
+    if session is None or len(path) > 2 or (is_key and len(path) == 2):
+        return (), "function"
+    if len(path) == 2:
+        return _words_of(Tool), "function"
+    if is_key:
+        return session.catalog.tools, "function"
+    return [*sorted(session.catalog.aliases), *_offered(session)], "function"
+
+
+def _offered(session: ServerSession) -> list[str]:
+    """Which of a server's own words lead to something."""
+    client = session.client
+    return [word for word in sorted(RESERVED_SERVER) if client is not None and word in client.capabilities]
+
+
+def _is_own_word(step: Step) -> bool:
+    """Whether this is a word of `mcp` itself, not a server."""
+    return step.name in RESERVED_HOST and not step.item
+
+
+def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
+    """What may follow `mcp.servers`, `mcp.tools` or a word that waits, such as `mcp.load`."""
+    first, *rest = context.path
+    if first.called or len(rest) > 1:
+        return ()
+    if first.name == "servers":
+        if rest:
+            return _words_of(Server) if rest[0].item and context.kind == "attribute" else ()
+        return mcp if context.kind == "key" else _words_of(Servers)
+    if rest or context.kind == "key":
+        return ()
+    if first.name == "tools":
+        return _words_of(Toolset)
+    if first.name in RESERVED_SERVER:
+        return ("df", "table")
+    return ("aio",) if isinstance(getattr(Mcp, first.name, None), waits) else ()
+
+
+def _of_called(path: Sequence[Step], mcp: Mcp) -> Iterable[str]:
+    """What may follow the call of a tool."""
+    *steps, last = path
+    if _entry([*steps, last], mcp) is not None or (last.name == "call" and _entry(steps, mcp) is not None):
+        return _words_of(ToolResult)
+    return _words_of(Call) if last.name == "submit" and _entry(steps, mcp) is not None else ()
+
+
+def _entry(steps: Sequence[Step], mcp: Mcp) -> ToolEntry | None:
+    """The tool that a path names, if it names one."""
+    if len(steps) != 2 or _is_own_word(steps[0]):
+        return None
+    session = _session_of(steps[0], mcp)
+    return session.catalog.find(steps[1].name) if session is not None else None
+
+
+def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
+    path = context.path
+    is_caller = len(path) == 3 and path[2].name in _CALLERS and not path[2].item
+    entry = _entry(path[:2] if is_caller else path, mcp)
+    if entry is None:
+        return (), "param"
+    parameters = mcp._factory.schema(entry).parameters
+    if context.kind == "value":
+        name = context.argument or _positional(parameters, context.positional)
+        return values(parameters, name), "value"
+    filled = {parameter.alias for parameter in [p for p in parameters if p.required][: context.positional]}
+    names = [p.alias for p in parameters if p.alias not in context.given and p.alias not in filled]
+    return (f"{name}=" for name in names), "param"
+
+
+def _session_of(step: Step, mcp: Mcp) -> ServerSession | None:
+    try:
+        return mcp._host.find(step.name)
+    except McpError:
+        return None
+
+
+def _positional(parameters: Sequence[Parameter], position: int) -> str:
+    required = [parameter for parameter in parameters if parameter.required]
+    return required[position].alias if position < len(required) else ""
+
+
+def values(parameters: Sequence[Parameter], name: str) -> Sequence[object]:
+    """The values an argument may have, by its name or alias."""
+    found = next((parameter for parameter in parameters if name in (parameter.name, parameter.alias)), None)
+    if found is None:
+        return ()
+    return found.enum or ((True, False) if found.annotation is bool else ())
+
 
 _DOCUMENTS = (".json", ".json5", ".jsonc")
 
@@ -133,13 +865,10 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
         case "file":
             return _paths(context.partial, host.folder), "path"
         case _:
-            from ipymcp.notebook.kept_completion import kept
-
             return kept(context, mcp), "value"
 
 
 def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    from ipymcp.notebook.offer_completion import on_line
 
     return on_line(context, mcp)
 

@@ -1,4 +1,9 @@
-"""`%load_ext ipymcp`: the magic, the completer, the settings and the name `mcp`. `%unload_ext` takes all of it back."""
+"""`%load_ext ipymcp`: the magic, the completer, the settings and the name `mcp`.
+
+A page that shares no machine with the kernel opens a comm (see `panel/comm.py`). The kernel's answers to it come from
+the background loop and so come at once; what the page says would wait on the shell channel for the cell's end. So it
+may send the same messages as requests on the control channel, which a thread of the kernel's own answers.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +17,105 @@ from typing import TYPE_CHECKING, Any
 
 import ipymcp
 from ipymcp.errors import McpError
-from ipymcp.notebook import control, transform
+from ipymcp.notebook import transform
 from ipymcp.notebook.cell_forms import CellForms
-from ipymcp.notebook.notices import say
+from ipymcp.notebook.progress import say
 from ipymcp.notebook.settings import IPyMCP, is_voila
-from ipymcp.runtime.nested import is_harmfully_patched
+from ipymcp.protocol.types import is_object
+from ipymcp.runtime.loop import is_harmfully_patched
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from ipymcp.notebook.panel.form import WaitingLine
-    from ipymcp.notebook.panel.panel import Panel
-    from ipymcp.notebook.panel.relay import Relay
-    from ipymcp.policy.policy import PinsMode
-    from ipymcp.runtime.nested import NestedMode
-    from ipymcp.runtime.places import Place
-    from ipymcp.state.history import HistoryMode
-    from ipymcp.tools.servers import Server
+    from ipymcp.api.servers import Server
+    from ipymcp.panel.cell_form import WaitingLine
+    from ipymcp.panel.channels import Relay
+    from ipymcp.panel.panel import Panel
+    from ipymcp.runtime.interrupts import Place
+    from ipymcp.runtime.loop import NestedMode
+    from ipymcp.security.policy import PinsMode
+    from ipymcp.storage.history import HistoryMode
 
-__all__ = ["Extension", "load", "unload"]
+__all__ = ["Extension", "install", "load", "matcher", "remove", "unload"]
+
+
+_REQUEST = "ipymcp_request"
+
+
+def install(kernel: Any, comms: Any, target: str) -> bool:
+    """Hear such requests; whether this kernel can.
+
+    Args:
+        kernel: The kernel.
+        comms: Its comms.
+        target: What pages open comms to.
+    """
+    handlers = getattr(kernel, "control_handlers", None)
+    if handlers is None or getattr(kernel, "control_thread", None) is None:
+        return False
+    handlers[_REQUEST] = _handler(comms, target)
+    return True
+
+
+def remove(kernel: Any) -> None:
+    """Hear them no more."""
+    getattr(kernel, "control_handlers", {}).pop(_REQUEST, None)
+
+
+def _handler(comms: Any, target: str) -> Callable[[Any, Any, dict[str, Any]], Any]:
+    async def handle(stream: Any, ident: Any, message: dict[str, Any]) -> None:
+        content: Any = message.get("content")
+        comm = content.get("comm_id") if is_object(content) else None
+        if not isinstance(comm, str) or not is_object(content.get("data")):
+            return
+        known = comms.comms.get(comm)
+        if known is not None and known.target_name != target:
+            return  # whose messages its owner expects on the main thread
+        if known is None:
+            comms.comm_open(stream, ident, _said(message, comm, {}, target_name=target))
+        comms.comm_msg(stream, ident, _said(message, comm, content["data"]))
+
+    return handle
+
+
+def _said(message: dict[str, Any], comm: str, data: Any, **more: str) -> dict[str, Any]:
+    """The same request as a message of the shell channel."""
+    return {**message, "content": {"comm_id": comm, "data": data, **more}}
+
+
+def matcher(extension: Extension) -> Callable[[Any], Any]:
+    """The matcher to put into IPython's completer (its second API, IPython 8.6)."""
+    from IPython.core import completer
+
+    api: Any = completer
+
+    @api.context_matcher()
+    def ipymcp_matcher(context: Any) -> Any:
+        lines = context.full_text.split("\n")[: context.cursor_line + 1]
+        lines[-1] = lines[-1][: context.cursor_position]
+        try:
+            from ipymcp.notebook.completion import candidates
+
+            found = candidates("\n".join(lines), ipymcp.host(), extension.settings.namespace or "mcp")
+        except Exception:  # a completer that raises would spoil Tab for everybody
+            found = None
+        if found is None:
+            return {"completions": [], "suppress": False}
+        partial, words, kind = found
+        return {
+            # IPython would drop the rest itself, after looking at each.
+            "completions": [api.SimpleCompletion(text=word, type=kind) for word in words[: api.MATCHES_LIMIT]],
+            "matched_fragment": partial,
+            "suppress": True,
+            "ordered": True,
+        }
+
+    return ipymcp_matcher
+
 
 _ATTRIBUTE = "_ipymcp_extension"
-_SERVER = ("ipymcp.tools.servers", "Server")
+_SERVER = ("ipymcp.api.servers", "Server")
 _TARGET = "ipymcp"
 """What pages open comms to."""
 
@@ -66,8 +147,6 @@ class Extension:
         transform.install(self.ip)
         ip.configurables.append(self.settings)
         if _has_context_matchers():
-            from ipymcp.notebook.matcher import matcher
-
             self._matcher = matcher(self)
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
@@ -76,7 +155,7 @@ class Extension:
         ip.display_formatter.formatters["text/plain"].for_type(CoroutineType, _show_coroutine)
         if comms := _comms(ip):
             comms.register_target(_TARGET, self._open_comm)
-            self._has_control = control.install(ip.kernel, comms, _TARGET)
+            self._has_control = install(ip.kernel, comms, _TARGET)
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
@@ -103,7 +182,7 @@ class Extension:
         ip.display_formatter.formatters["text/plain"].pop(CoroutineType, None)
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
-            control.remove(ip.kernel)
+            remove(ip.kernel)
             for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
                 comm.close()  # its page sees that nobody is there any more
         if self._panel is not None:
@@ -138,7 +217,7 @@ class Extension:
     def panel(self) -> Panel:
         """The notebook's, made when it is first asked for: by a cell, or by a view that comes over the relay."""
         if self._panel is None:
-            from ipymcp.notebook.panel.panel import Panel, Surroundings
+            from ipymcp.panel.panel import Panel, Surroundings
 
             with self._making:
                 if self._panel is None:
@@ -150,7 +229,7 @@ class Extension:
         return self._panel
 
     def _wait_for_panel(self, place: Place) -> WaitingLine:
-        from ipymcp.notebook.panel.form import WaitingLine
+        from ipymcp.panel.cell_form import WaitingLine
 
         return WaitingLine(self.ip.display_pub, place)
 
@@ -160,13 +239,13 @@ class Extension:
 
     def _show_server(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
         """The card of a server, where there are widgets."""
-        from ipymcp.notebook.panel.display import card
+        from ipymcp.notebook.display import card
 
         return card(self, server)
 
     def _open_comm(self, comm: object, _: object) -> None:
         """A page whose Jupyter server has no relay to this kernel opens a panel."""
-        from ipymcp.notebook.panel.comm import opened
+        from ipymcp.panel.channels import opened
 
         opened(self.panel, comm)
 
@@ -186,7 +265,7 @@ class Extension:
     def _start_relay(self) -> None:
         """After the cell that loaded us, JupyterLab's sidebar can find this kernel."""
         if self._relay is None and hasattr(self.ip, "kernel"):
-            from ipymcp.notebook.panel.relay import Relay
+            from ipymcp.panel.channels import Relay
 
             self._relay = Relay(lambda: self.panel, ipymcp.host()._host)
         if self._relay is not None and not self._relay.is_started:

@@ -1,4 +1,4 @@
-"""What a cell shows while it waits: the progress of a call, servers as they come. One tidy line is left behind.
+"""Progress of calls and starting servers in a cell. One tidy line is left behind.
 
 In a notebook a display is updated in place; in a terminal a line is rewritten; where output comes from another thread
 than the main one nobody would see it in the right cell, so nothing is shown.
@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
-from ipymcp.runtime.states import State
-from ipymcp.text import escaped, visible
+from ipymcp.runtime.session import State
+from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.notebook.settings import IPyMCP
-    from ipymcp.runtime.calls import Call
+    from ipymcp.runtime.call import Call
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.server import ServerSession
+    from ipymcp.runtime.session import ServerSession
 
-__all__ = ["CellPresenter", "LoadDisplay"]
+__all__ = ["CellPresenter", "LoadDisplay", "say"]
+
+
+def say(text: str) -> None:
+    """Tell the user something that is no answer of the line, on the cell's stderr."""
+    print(one_line(f"ipymcp: {text}"), file=sys.stderr)  # noqa: T201 - meant for the cell
+
 
 SHOW_AFTER = 0.5
 """Seconds a call that reports progress runs before a bar is worth looking at."""

@@ -9,14 +9,14 @@ from traitlets import Bool, Enum, Int, TraitError, Unicode, default, observe, va
 from traitlets.config import Configurable
 
 from ipymcp.errors import McpError
-from ipymcp.policy.conversation import refuse_models
+from ipymcp.security.untrusted import refuse_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ipymcp.policy.policy import PinsMode
-    from ipymcp.runtime.nested import NestedMode
-    from ipymcp.state.history import HistoryMode
+    from ipymcp.runtime.loop import NestedMode
+    from ipymcp.security.policy import PinsMode
+    from ipymcp.storage.history import HistoryMode
 
 __all__ = ["IPyMCP", "is_voila"]
 

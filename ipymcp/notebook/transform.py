@@ -22,7 +22,7 @@ from IPython.core.inputtransformer2 import (
     find_end_of_continued_line,  # pyright: ignore[reportUnknownVariableType]
 )
 
-from ipymcp.notebook.magics.line import is_silent
+from ipymcp.notebook.line_syntax import is_silent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,25 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
-from ipymcp.protocol import eras, questions, wire
-from ipymcp.protocol.background import Background
-from ipymcp.protocol.clocks import Clocks
-from ipymcp.protocol.continuations import Continuations
+from ipymcp.protocol import eras, jsonrpc, types
 from ipymcp.protocol.headers import Headers
-from ipymcp.protocol.inputs import Answers
-from ipymcp.protocol.jsontypes import is_object
-from ipymcp.protocol.listener import Listener
-from ipymcp.protocol.negotiation import negotiate
-from ipymcp.protocol.notices import Notices
-from ipymcp.protocol.pages import TOOLS, list_all
-from ipymcp.protocol.pushes import Pushes
-from ipymcp.protocol.reopening import Reopening
-from ipymcp.protocol.rounds import Rounds
-from ipymcp.protocol.rpc import Peer, Slot
-from ipymcp.protocol.serving import Serving
-from ipymcp.protocol.subscriptions import Listening, Listenings
+from ipymcp.protocol.input_rounds import Continuations, Rounds
+from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, Slot
+from ipymcp.protocol.listing import TOOLS, list_all
+from ipymcp.protocol.negotiation import Reopening, negotiate
+from ipymcp.protocol.server_requests import Answers, Pushes, Serving
+from ipymcp.protocol.subscriptions import Listener, Listening, Listenings, Notices
 from ipymcp.protocol.tasks import Tasks, takes_tasks
 from ipymcp.protocol.transports.base import NO_HEADERS, Message
+from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,8 +34,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.eras import Era, Identity
-    from ipymcp.protocol.inputs import Responder
     from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.protocol.server_requests import Responder
     from ipymcp.protocol.transports.base import RequestId, Transport, Turn
 
 __all__ = ["Client", "Listener"]
@@ -199,7 +191,7 @@ class Client:
 
     async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
         """As `request`; also whether it took input rounds, so that the answer depends on more than the question."""
-        slot, future = questions.put(self.ask, method, body)
+        slot, future = jsonrpc.put(self.ask, method, body)
         try:
             async with self._clocks.limit(slot, timeout):
                 return await future, slot.retry is not None
@@ -216,7 +208,7 @@ class Client:
         """Ask something cheap, to see that the server is there. Raises as `request` does."""
         await self.request("server/discover" if self.era.kind == "stateless" else "ping", timeout=timeout)
 
-    async def list_tools(self, *, timeout: float | None) -> list[wire.ToolDefinition]:
+    async def list_tools(self, *, timeout: float | None) -> list[types.ToolDefinition]:
         """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
         tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
@@ -315,7 +307,7 @@ class Client:
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification, from any thread."""
-        members = b"" if params is None else b',"params":%s' % wire.encode(params)
+        members = b"" if params is None else b',"params":%s' % types.encode(params)
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method, self._headers_of(method))
 
@@ -325,14 +317,14 @@ class Client:
         Args:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
-        body = wire.encode({"notifications": wanted})
-        listening = Listening(*questions.put(self.ask, "subscriptions/listen", body), wanted)
+        body = types.encode({"notifications": wanted})
+        listening = Listening(*jsonrpc.put(self.ask, "subscriptions/listen", body), wanted)
         self._listenings.add(listening, self.give_up)
         return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
-        slot, future = questions.put(self.ask, method, params)
+        slot, future = jsonrpc.put(self.ask, method, params)
 
         def over(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
@@ -349,7 +341,7 @@ class Client:
         if name is not None:
             if slot.wants_task:
                 extra = b'"task":{}'
-            params = self.era.call_params(wire.encode(name), body, slot.id, extra)
+            params = self.era.call_params(types.encode(name), body, slot.id, extra)
         else:
             if extra:
                 body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
@@ -411,7 +403,7 @@ class Client:
         self._listener.lost(reason)  # first: whoever's call fails now may call again at once
         self._end(reason)
 
-    def on_request(self, request: wire.Envelope, carrier: RequestId | None) -> None:
+    def on_request(self, request: types.Envelope, carrier: RequestId | None) -> None:
         """A request of the server (called by the peer)."""
         if self.era.kind == "stateless":
             self._pushes.request(request.method or "", carrier)
@@ -429,7 +421,7 @@ class Client:
         self._listener.noise(text)
 
     def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
-        frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (wire.encode(identifier), member.encode(), bytes(value))
+        frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (types.encode(identifier), member.encode(), bytes(value))
         with contextlib.suppress(ConnectionLost):
             self._send(frame, "response", identifier, "", self._headers_of(""))
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ipymcp.protocol import wire
+from ipymcp.protocol import types
 
 __all__ = ["HANDSHAKE_VERSIONS", "OTHER_ERA", "STATELESS_VERSIONS", "Era", "Identity", "handshake", "stateless"]
 
@@ -95,7 +95,7 @@ def stateless(version: str, identity: Identity, capabilities: dict[str, Any]) ->
         _META + "clientInfo": identity.info,
         _META + "clientCapabilities": {**capabilities, "extensions": extensions},
     }
-    envelope = wire.encode(members)[1:-1]
+    envelope = types.encode(members)[1:-1]
     return Era(
         "stateless", version, envelope, b'%s,"%slogLevel":"%s",%s' % (envelope, _META.encode(), _LOG_LEVEL, _TOKEN)
     )

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipymcp.errors import CallError
-from ipymcp.protocol import eras, wire
-from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.protocol import eras, types
+from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class Headers:
     def __init__(self) -> None:
         self._designated: dict[str, tuple[HeaderParameter, ...]] = {}
 
-    def learn(self, tools: list[wire.ToolDefinition], warn: Callable[[str], None]) -> list[wire.ToolDefinition]:
+    def learn(self, tools: list[types.ToolDefinition], warn: Callable[[str], None]) -> list[types.ToolDefinition]:
         """Read the annotations of all tools of the server.
 
         Args:
@@ -66,7 +66,7 @@ class Headers:
         Returns:
             The others.
         """
-        valid: list[wire.ToolDefinition] = []
+        valid: list[types.ToolDefinition] = []
         designated: dict[str, tuple[HeaderParameter, ...]] = {}
         for tool in tools:
             try:
@@ -106,7 +106,7 @@ class Headers:
                 headers["Mcp-Name"] = header_value(named)
             parameters = self._designated.get(name) if name is not None else None
             if parameters:
-                headers.update(_mirrored(parameters, wire.loads(body)))
+                headers.update(_mirrored(parameters, types.loads(body)))
         return headers
 
 
@@ -125,7 +125,7 @@ def header_parameters(schema: Raw) -> tuple[HeaderParameter, ...]:
     if _ANNOTATION.encode() not in bytes(schema):
         return ()
     found: dict[str, HeaderParameter] = {}
-    for path, subschema in _subschemas(wire.loads(schema)):
+    for path, subschema in _subschemas(types.loads(schema)):
         if _ANNOTATION not in subschema:
             continue
         header = subschema[_ANNOTATION]
@@ -164,7 +164,7 @@ def _subschemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str
 
 def _named(method: str, body: bytes) -> str | None:
     member = _NAMED_BY.get(method)
-    params = wire.loads(body) if member else None
+    params = types.loads(body) if member else None
     named = params.get(member) if member and is_object(params) else None
     return named if isinstance(named, str) else None
 

@@ -1,4 +1,4 @@
-"""Which era and version a connection speaks, and what the server says of itself.
+"""Negotiation of the era and version, and recovery of a session that the server has forgotten.
 
 The modern question (`server/discover`) is asked first and never given up: Python servers take seconds to start, so a
 silence says nothing. After two seconds of it the handshake (`initialize`) is sent as well. The first success decides;
@@ -7,16 +7,20 @@ server, as any other error does over stdio.
 
 Source: MCP 2026-07-28 versioning, stdio and Streamable HTTP (backward compatibility), server/discover; 2025-11-25
 lifecycle.
+
+Source: MCP 2025-11-25 transports (session management): an answer 404 to a request with a session id.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from ipymcp.errors import HttpError, ProtocolError, RpcError
-from ipymcp.protocol import eras, wire
-from ipymcp.protocol.jsontypes import is_array, is_object
+from ipymcp.errors import ConnectionLost, HttpError, McpError, ProtocolError, RpcError
+from ipymcp.protocol import eras, types
+from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +28,11 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.eras import Era, Identity
+    from ipymcp.protocol.jsonrpc import Background
+    from ipymcp.protocol.transports.base import Message, RequestId
 
-__all__ = ["EraChoice", "Settled", "negotiate", "shaped"]
+__all__ = ["EraChoice", "Reopening", "SessionOwner", "Settled", "negotiate", "shaped"]
+
 
 EraChoice = Literal["auto", "legacy", "modern"]
 T = TypeVar("T")
@@ -151,12 +158,12 @@ class _Negotiation:
             "capabilities": self._capabilities,
             "clientInfo": self._identity.info,
         }
-        return self._ask("initialize", wire.encode(params))
+        return self._ask("initialize", types.encode(params))
 
     def _settle_probe(self, discover: asyncio.Future[Raw]) -> Settled | None:
         """What the probe's answer settles; None where the handshake has to be tried."""
         try:
-            result = shaped(discover.result(), wire.DiscoverResult, "server/discover")
+            result = shaped(discover.result(), types.DiscoverResult, "server/discover")
         except ProtocolError:  # a server that answers anything at all with a result, and knows no such question
             return None
         except HttpError as error:
@@ -183,7 +190,7 @@ class _Negotiation:
 
 
 def _settle_initialized(raw: Raw) -> Settled:
-    result = shaped(raw, wire.InitializeResult, "initialize")
+    result = shaped(raw, types.InitializeResult, "initialize")
     if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
         what = f"the server answered with protocol version {result.protocolVersion!r}, which is unknown"
         raise ProtocolError(what, hint=_OUR_VERSIONS)
@@ -198,7 +205,7 @@ def shaped(raw: Raw, kind: type[T], method: str) -> T:
         ProtocolError: It is not.
     """
     try:
-        return wire.decode(raw, kind)
+        return types.decode(raw, kind)
     except ValueError as error:
         what = f"the answer to {method} is not what MCP says ({error})"
         raise ProtocolError(what, hint="a fault of the server") from error
@@ -212,3 +219,98 @@ def _no_common_version(supported: list[str]) -> ProtocolError:
 def _supported_versions(data: object) -> list[str]:
     supported = data.get("supported") if is_object(data) else None
     return [version for version in supported if isinstance(version, str)] if is_array(supported) else []
+
+
+class SessionOwner(Protocol):
+    """Whose session it is: the client."""
+
+    async def shake_hands(self) -> None:
+        """Open the session anew."""
+        ...
+
+    def undelivered(self, identifier: RequestId, error: McpError) -> None:
+        """End one request."""
+        ...
+
+    def send_once_more(self, message: Message) -> None:
+        """Send a request again, if somebody still waits for it."""
+        ...
+
+
+class Reopening:
+    """Opens a forgotten session again. Belongs to the loop, but for `hold` and `drop`.
+
+    Args:
+        owner: The client.
+        background: Where it happens.
+    """
+
+    def __init__(self, owner: SessionOwner, background: Background) -> None:
+        self._owner = owner
+        self._background = background
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._held: dict[RequestId, Message] = {}
+        self._resent: deque[RequestId] = deque(maxlen=256)
+        self._is_opening = False
+        self.is_open = True
+        """Where it is not, what is sent now would belong to no session: `hold` it."""
+
+    def expired(self, message: Message) -> None:
+        """The server knows the session of this message no more and did not accept it.
+
+        A notification or a response meant something to the old session only.
+        """
+        identifier = message.id
+        if message.kind != "request" or identifier is None:
+            return
+        if identifier in self._resent:
+            self._resent.remove(identifier)
+            self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
+            return
+        self._resent.append(identifier)
+        self._held[identifier] = message
+        self.is_open = False
+        self._open()
+
+    def hold(self, message: Message) -> bool:
+        """Keep a request until the session is open; from any thread. False if it is open already."""
+        with self._lock:
+            if self.is_open or message.id is None:
+                return False
+            self._held[message.id] = message
+            if not self._is_opening:
+                self._loop.call_soon_threadsafe(self._open)
+            return True
+
+    def drop(self, identifier: RequestId) -> bool:
+        """Nobody waits for a held request any more; from any thread. False if it is not held."""
+        return self._held.pop(identifier, None) is not None
+
+    def _open(self) -> None:
+        if not self.is_open and not self._is_opening:
+            self._is_opening = True
+            self._background.spawn(self._reopen(), "ipymcp-reopen")
+
+    async def _reopen(self) -> None:
+        try:
+            await self._owner.shake_hands()
+        except McpError as error:  # the next request tries again
+            self._fail(error.message, error.hint)
+        except Exception as error:  # a fault of ours: nobody may wait for ever
+            self._fail(f"a fault of ipymcp: {error!r}", None)
+            raise
+        else:
+            for message in self._end(is_open=True):
+                self._owner.send_once_more(message)
+
+    def _fail(self, reason: str, hint: str | None) -> None:
+        what = f"the server forgot this session, and opening it anew failed: {reason}"
+        for message in self._end(is_open=False):
+            self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=hint))
+
+    def _end(self, *, is_open: bool) -> list[Message]:
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+            self._is_opening, self.is_open = False, is_open
+            return held

@@ -16,72 +16,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw, Struct
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, ConnectionLost, HttpError, McpError, RpcError
-from ipymcp.protocol import wire
-from ipymcp.protocol.jsontypes import is_object
-from ipymcp.protocol.rounds import Retry
-from ipymcp.protocol.rpc import rpc_error
-from ipymcp.text import one_line
+from ipymcp.protocol import types
+from ipymcp.protocol.jsonrpc import _POLL, Retry, TaskState, rpc_error
+from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.background import Background
-    from ipymcp.protocol.rounds import Rounds
-    from ipymcp.protocol.rpc import Slot
+    from ipymcp.protocol.input_rounds import Rounds
+    from ipymcp.protocol.jsonrpc import Background, Slot
 
-__all__ = ["EXTENSION", "TaskAsker", "TaskState", "Tasks", "takes_tasks"]
+__all__ = ["EXTENSION", "TaskAsker", "Tasks", "takes_tasks"]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-_POLL, _QUICKEST, _SLOWEST = 1.0, 0.05, 10.0
-"""Seconds between two questions: where the server does not say, and what it may say."""
 _PATIENCE = 30.0
 """Seconds for the answer to one of them."""
 _FAILURES = 5
 """So many questions in a row may fail on the way."""
-_LONGEST_SHOWN = 200
 _GONE = "the server keeps a task only for some time"
-
-
-class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
-    """A task as the server last told of it, in both forms."""
-
-    id: str
-    status: str = "working"
-    """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
-    message: str | None = None
-    ttl: float | None = None
-    """Milliseconds from its creation for which the server keeps it (2025-11-25)."""
-    ttlMs: float | None = None
-    """The same in the extension."""
-    pollInterval: float | None = None
-    pollIntervalMs: float | None = None
-    result: Raw = Raw()
-    error: Raw = Raw()
-    inputRequests: dict[str, Raw] | None = None
-
-    def __repr__(self) -> str:
-        return one_line(f"<task {self.id}, {self.status}{f': {self._shown_message}' if self.message else ''}>")
-
-    def __rich_repr__(self) -> list[tuple[str, str]]:
-        shown = [("id", one_line(self.id)), ("status", one_line(self.status))]
-        return [*shown, ("message", one_line(self._shown_message))] if self.message else shown
-
-    @property
-    def _shown_message(self) -> str:
-        """The message with its secrets masked: only what is whole is known for one, so before it is cut."""
-        message = one_line(self.message or "")
-        return message if len(message) <= _LONGEST_SHOWN else f"{message[:_LONGEST_SHOWN]}…"
-
-    @property
-    def interval(self) -> float:
-        """Seconds between two questions about it."""
-        asked = self.pollIntervalMs if self.pollIntervalMs is not None else self.pollInterval
-        return _POLL if asked is None else min(max(asked / 1000, _QUICKEST), _SLOWEST)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing will change any more."""
-        return self.status in ("completed", "failed", "cancelled")
 
 
 class _Created(Struct):
@@ -140,7 +92,7 @@ class Tasks:
         if not slot.wants_task or not len(result):
             return False
         try:
-            created = wire.decode(result, _Created)
+            created = types.decode(result, _Created)
         except ValueError:
             return False  # it answered at once, which is as well
         self._follow(slot, created.task)
@@ -151,7 +103,7 @@ class Tasks:
         try:
             if slot.method != "tools/call":
                 raise ValueError(f"{slot.method} cannot be one")
-            state = wire.decode(result, TaskState)
+            state = types.decode(result, TaskState)
         except ValueError as error:
             hint = "a fault of the server"
             self._asker.fail(
@@ -213,7 +165,7 @@ class Tasks:
     async def _cancel(self, identifier: str) -> None:
         """Tell the server; it may not listen, or have ended it already."""
         with contextlib.suppress(McpError):
-            await self._asker.request("tasks/cancel", wire.encode({"taskId": identifier}), timeout=_PATIENCE)
+            await self._asker.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_PATIENCE)
 
 
 class _Watch:
@@ -289,7 +241,7 @@ class _Watch:
     def _want_result(self, identifier: str) -> None:
         """Handshake era: what the task asks for comes only while its result is waited for."""
         if "result" not in self._work:
-            body = wire.encode({"taskId": identifier})
+            body = types.encode({"taskId": identifier})
             work = asyncio.ensure_future(self._asker.request("tasks/result", body))
             work.add_done_callback(lambda _: self._news.set())
             self._work["result"] = work
@@ -309,12 +261,12 @@ class _Watch:
         except CallError:
             self.refused = True
             raise
-        body = wire.encode({"taskId": identifier, "inputResponses": responses})
+        body = types.encode({"taskId": identifier, "inputResponses": responses})
         await self._asker.request("tasks/update", body, timeout=_PATIENCE)
 
     async def _ask(self, identifier: str) -> TaskState:
         try:
-            raw = await self._asker.request("tasks/get", wire.encode({"taskId": identifier}), timeout=_PATIENCE)
+            raw = await self._asker.request("tasks/get", types.encode({"taskId": identifier}), timeout=_PATIENCE)
         except RpcError as error:
             error.message, error.hint = (
                 f"its task {identifier} cannot be followed: {error.message}",
@@ -322,7 +274,7 @@ class _Watch:
             )
             raise
         try:
-            return wire.decode(raw, TaskState)
+            return types.decode(raw, TaskState)
         except ValueError as error:
             raise CallError(
                 f"the answer to tasks/get is not what MCP says ({error})", hint="a fault of the server"
@@ -341,7 +293,7 @@ class _Watch:
             words = state.status.replace("_", " ")
             message = f"{words}: {state.message}" if state.message else words
             seconds = round(time.monotonic() - self._began, 1)
-            self._slot.deliver(wire.Progress(self._slot.id, seconds, message=message))
+            self._slot.deliver(types.Progress(self._slot.id, seconds, message=message))
 
 
 def _because(state: TaskState) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ipymcp.runtime.names import RESERVED_PROMPTS, RESERVED_SERVER, aliases
+from ipymcp.names import RESERVED_PROMPTS, RESERVED_SERVER, aliases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ipymcp.protocol.wire import PromptDefinition, ResourceDefinition, TemplateDefinition, ToolDefinition
+    from ipymcp.protocol.types import PromptDefinition, ResourceDefinition, TemplateDefinition, ToolDefinition
 
 __all__ = ["EMPTY", "Catalog", "PromptEntry", "ToolEntry", "remembered"]
 

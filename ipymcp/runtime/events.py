@@ -1,7 +1,9 @@
-"""What changes, told upwards. Subscribers are called where it happens, mostly on the loop thread; none may block."""
+"""Changes that the host announces to its subscribers, and notices for the user's next cell."""
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -9,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Event", "Events", "OffersChanged", "ServerChanged", "ToolsChanged"]
+__all__ = ["Event", "Events", "Notices", "OffersChanged", "ServerChanged", "ToolsChanged"]
 
 
 class ServerChanged(msgspec.Struct, frozen=True):
@@ -61,3 +63,28 @@ class Events:
         """Tell everybody."""
         for subscriber in self._subscribers:
             subscriber(event)
+
+
+_LOGGER = logging.getLogger("ipymcp")
+_LOGGER.addHandler(logging.NullHandler())  # else logging would print it, too, where the user has not set it up
+_MOST = 20
+
+
+class Notices:
+    """What was not told yet. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[str] = deque(maxlen=_MOST)
+
+    def add(self, text: str) -> None:
+        """Have it told, once if it is the same again; it is logged now."""
+        _LOGGER.warning("%s", text)
+        if text not in self._waiting:
+            self._waiting.append(text)
+
+    def take(self) -> list[str]:
+        """What was not told yet, oldest first; whoever takes it tells it."""
+        taken: list[str] = []
+        while self._waiting:
+            taken.append(self._waiting.popleft())
+        return taken

@@ -19,9 +19,9 @@ from ipymcp.errors import (
     StartError,
     TrustError,
 )
-from ipymcp.protocol.jsontypes import is_array, is_object
-from ipymcp.runtime.environment import forgotten_variable
-from ipymcp.runtime.web import domain, is_web_address
+from ipymcp.interaction.questions import domain, is_web_address
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.runtime.process_env import forgotten_variable
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:

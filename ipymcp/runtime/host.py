@@ -15,25 +15,23 @@ import weakref
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
-from ipymcp.policy.conversation import current_actor
+from ipymcp.names import RESERVED_HOST, aliases, identifier, nearest
 from ipymcp.protocol.eras import Identity
-from ipymcp.runtime.answers import Answers
-from ipymcp.runtime.calling import CallOptions, CallServices, Presenter
-from ipymcp.runtime.calls import Call
-from ipymcp.runtime.checked import check_name, shown
-from ipymcp.runtime.events import Events
-from ipymcp.runtime.guard import Guard
-from ipymcp.runtime.interaction import Desk
+from ipymcp.runtime.access import Guard
+from ipymcp.runtime.call import Call, CallOptions, CallServices, Presenter
+from ipymcp.runtime.context import Services, Timing
+from ipymcp.runtime.events import Events, Notices
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.runtime.names import RESERVED_HOST, aliases, identifier, nearest
-from ipymcp.runtime.notices import Notices
+from ipymcp.runtime.oauth_redirects import Redirects
+from ipymcp.runtime.question_routing import Desk
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.redirects import Redirects
-from ipymcp.runtime.services import Services, Timing
-from ipymcp.runtime.states import State
-from ipymcp.state.history import History
-from ipymcp.state.store import Store
+from ipymcp.runtime.server_requests import Answers
+from ipymcp.runtime.session import State
+from ipymcp.security.untrusted import current_actor
+from ipymcp.storage.history import History
+from ipymcp.storage.store import Store
 from ipymcp.text import quoted
 from ipymcp.version import __version__
 
@@ -43,15 +41,14 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.config.watch import Discovery
-    from ipymcp.policy.pinning import Lock
-    from ipymcp.policy.rules import Caller
+    from ipymcp.config.discovery import Discovery
+    from ipymcp.interaction.questions import Caller
     from ipymcp.protocol.client import Client
-    from ipymcp.runtime.answers import Roots
     from ipymcp.runtime.catalog import Catalog, ToolEntry
-    from ipymcp.runtime.server import ServerSession
-    from ipymcp.runtime.task_calls import TaskCall
-    from ipymcp.state.known import Definitions
+    from ipymcp.runtime.server_requests import Roots
+    from ipymcp.runtime.session import ServerSession, TaskCall
+    from ipymcp.security.pins import Lock
+    from ipymcp.storage.known_servers import Definitions
 
 __all__ = ["Host"]
 
@@ -110,7 +107,7 @@ class Host:
     @cached_property
     def discovery(self) -> Discovery:
         """The servers that files in the user's and the project's folders define."""
-        from ipymcp.config.watch import Discovery  # not at %load_ext: it is the first load's to pay for
+        from ipymcp.config.discovery import Discovery  # not at %load_ext: it is the first load's to pay for
 
         return Discovery(self.folder)
 
@@ -208,7 +205,7 @@ class Host:
                     await old.stop()  # its next start is refused
                 old.start()
             return old
-        from ipymcp.runtime.server import ServerSession  # with the whole protocol: %load_ext does without
+        from ipymcp.runtime.session import ServerSession  # with the whole protocol: %load_ext does without
 
         session = ServerSession(definition, digest, self._services)
         self.state.known.loaded(definition, digest)
@@ -407,7 +404,7 @@ class Host:
         client = session.require()
         if not client.takes_tasks:
             raise CallError("has no tasks", server=session.name, hint="its calls are answered by their results")
-        from ipymcp.runtime.task_calls import TaskCall
+        from ipymcp.runtime.session import TaskCall
 
         actor = current_actor()
         conversation = actor.conversation if actor is not None else None

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 
-const BUILT = join(import.meta.dirname, "../../ipymcp/notebook/panel/static");
+const BUILT = join(import.meta.dirname, "../../ipymcp/panel/static");
 const read = (folder: string, name: string): string => readFileSync(join(folder, name), "utf8");
 
 function build(what: "panel" | "lab", folder: string): void {

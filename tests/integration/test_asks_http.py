@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import AuthError, CallError, ConnectionLost, HttpError, McpError, RpcError
-from ipymcp.protocol.inputs import Responder
 from ipymcp.protocol.negotiation import EraChoice
+from ipymcp.protocol.server_requests import Responder
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from tests.clients import ANSWERS, PATIENCE, Connection, Person, connected
 from tests.servers.site import COMPLETE, Heard, Reply, refused, result, serving

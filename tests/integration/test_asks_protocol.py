@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import CallError, CallTimeout, ConnectionLost, RpcError
-from ipymcp.protocol import wire
+from ipymcp.protocol import types
 from ipymcp.protocol.eras import OTHER_ERA
-from ipymcp.protocol.inputs import Responder
 from ipymcp.protocol.negotiation import EraChoice
+from ipymcp.protocol.server_requests import Responder
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from tests.clients import ANSWERS, EVERYTHING, PATIENCE, Connection, Person, connected, stdio
 from tests.environments import server_command
@@ -270,9 +270,9 @@ async def test_rounds_without_end_end_after_ten() -> None:
 async def test_prompts_and_resources_may_need_input_too() -> None:
     async with sdk(2, "modern", Person()) as connection:
         prompt = await connection.client.request("prompts/get", b'{"name":"greeting"}', timeout=PATIENCE)
-        assert wire.loads(prompt)["messages"][0]["content"]["text"] == "Hello from file:///notebooks"
+        assert types.loads(prompt)["messages"][0]["content"]["text"] == "Hello from file:///notebooks"
         resource = await connection.client.request("resources/read", b'{"uri":"greeting://Ada"}', timeout=PATIENCE)
-        assert wire.loads(resource)["contents"][0]["text"] == "Ada from file:///notebooks, True"
+        assert types.loads(resource)["contents"][0]["text"] == "Ada from file:///notebooks, True"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp
-from ipymcp.tools.models.coding import Coder
+from ipymcp.llm.code_mode import Coder
 from tests.environments import ROOT
 from tests.integration.test_tools import definition
 

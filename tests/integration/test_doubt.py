@@ -17,8 +17,8 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, PolicyError, Toolset
-from ipymcp.policy.conversation import Conversation
-from ipymcp.tools.models.coding import Coder
+from ipymcp.llm.code_mode import Coder
+from ipymcp.security.untrusted import Conversation
 from tests.environments import ROOT
 from tests.servers.mail import PAGE
 

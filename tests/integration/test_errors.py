@@ -15,7 +15,7 @@ import pytest
 
 import ipymcp
 from ipymcp import errors
-from ipymcp.runtime.services import Timing
+from ipymcp.runtime.context import Timing
 from tests.bad_servers import (
     PATIENCE,
     News,

@@ -12,7 +12,7 @@ import pytest
 
 import ipymcp
 from ipymcp import CallCancelled, Mcp, ToolError
-from ipymcp.protocol.wire import Progress
+from ipymcp.protocol.types import Progress
 from tests.bad_servers import News
 from tests.interop.candidates import CANDIDATES, EVERYTHING, SDKS, Candidate
 from tests.interop.features import FEATURES, SERVER, Feature, User

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from ipymcp import Mcp, ServerStopped, UnknownName
-from ipymcp.config.files import from_mapping
+from ipymcp.config.reading import from_mapping
+from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.services import Timing
-from ipymcp.state.known import KINDS
+from ipymcp.storage.known_servers import KINDS
 from tests.bad_servers import QUICK, bad
 from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command

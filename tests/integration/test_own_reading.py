@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ipymcp import Mcp
-from ipymcp.protocol.transports.turns import CAN_TAKE_TURNS
+from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS
 from tests.bad_servers import PATIENCE, bad, connected, log_of, scripted
 
 pytestmark = pytest.mark.skipif(not CAN_TAKE_TURNS, reason="needs epoll")

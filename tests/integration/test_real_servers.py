@@ -20,8 +20,8 @@ import pytest
 
 import ipymcp
 from ipymcp import ArgumentError, CallCancelled, Mcp, ToolError
-from ipymcp.protocol.wire import Progress
-from ipymcp.tools.stubs import stub
+from ipymcp.api.stubs import stub
+from ipymcp.protocol.types import Progress
 from tests import real_servers
 
 LONG = {"duration": 60, "steps": 600}

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from ipymcp import AuthError, ConnectionLost, Mcp, McpError, ServerError
+from ipymcp.interaction.questions import Answer, FormQuestion, LoginQuestion, UrlQuestion
+from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.interaction import Answer, FormQuestion, LoginQuestion, UrlQuestion
-from ipymcp.runtime.services import Timing
 from tests.environments import ROOT, server_command
 from tests.kernels import Kernel
 from tests.servers.oauth_server import Behaviour, running

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ipymcp import ArgumentError, CallError, CallTimeout, Mcp, RpcError, UnknownName
-from ipymcp.tools.readings import ResourceResult
+from ipymcp.results.resource_result import ResourceResult
 from tests.bad_servers import PATIENCE, QUICK, News, bad, connected, frames_read, log_of, rendered
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 

@@ -16,12 +16,10 @@ import pytest
 
 from ipymcp.errors import SecretError
 from ipymcp.protocol.oauth.store import Registration, TokenKey, Tokens
-from ipymcp.state.db import Database
-from ipymcp.state.keyring import Keyring
-from ipymcp.state.locks import process_lock
-from ipymcp.state.safe import Safe
-from ipymcp.state.store import Store
-from ipymcp.state.vault import Vault
+from ipymcp.storage.database import Database
+from ipymcp.storage.locks import process_lock
+from ipymcp.storage.secrets import Keyring, Safe, Vault
+from ipymcp.storage.store import Store
 from tests.environments import ROOT
 from tests.kernels import Kernel
 from tests.servers.oauth_server import Behaviour, running
@@ -29,7 +27,7 @@ from tests.servers.oauth_server import Behaviour, running
 SEALED = """
 import sys
 from pathlib import Path
-from ipymcp.state.vault import Vault
+from ipymcp.storage.secrets import Vault
 sys.stdin.read(1)
 sys.stdout.write(Vault(Path(sys.argv[1])).seal("name", "value").hex())
 """
@@ -338,7 +336,7 @@ def test_a_login_that_cannot_be_kept_is_said_and_goes_on(stores: Stores, state_o
 LOCKED = """
 import asyncio, sys
 from pathlib import Path
-from ipymcp.state.locks import process_lock
+from ipymcp.storage.locks import process_lock
 
 async def main():
     async with process_lock(Path(sys.argv[1]), "name", 60):
@@ -388,7 +386,7 @@ def test_a_lock_is_not_waited_for_for_ever(tmp_path: Path) -> None:
 
 REFRESHING = """
 import asyncio, sys
-from ipymcp.state.store import Store
+from ipymcp.storage.store import Store
 from tests.oauth_user import oauth, send
 
 async def main():
@@ -435,7 +433,7 @@ def test_what_keeps_things_is_imported_when_something_is_kept() -> None:
     heavy = ["sqlite3", "cryptography", "keyring", "jupyter_core"]
     script = f"""
 import sys, ipymcp
-from ipymcp.config.files import from_mapping
+from ipymcp.config.reading import from_mapping
 from ipymcp.errors import McpError
 from ipymcp.notebook import extension
 mcp = ipymcp.host()

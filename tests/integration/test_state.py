@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ipymcp.state.db import Database
-from ipymcp.state.schema import MIGRATIONS
+from ipymcp.storage.database import MIGRATIONS, Database
 
 COUNTED = """
 import sys
 from pathlib import Path
-from ipymcp.state.db import Database
+from ipymcp.storage.database import Database
 database = Database(Path(sys.argv[1]))
 for number in range(50):
     database.execute(
@@ -118,7 +117,7 @@ def test_a_forked_child_has_a_connection_of_its_own(path: Path) -> None:
 KILLED = """
 import sys, threading
 from pathlib import Path
-from ipymcp.state.db import Database
+from ipymcp.storage.database import Database
 database = Database(Path(sys.argv[1]))
 database.execute("INSERT INTO secrets VALUES ('secret', 'whole', 'vault', x'00', 0)")
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ipymcp import Call, CallCancelled, CallError, CallTimeout, ConnectionLost, Mcp, RpcError, ToolError
-from ipymcp.protocol.wire import Progress
+from ipymcp.protocol.types import Progress
 from tests.bad_servers import PATIENCE, bad, connected, rendered
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 from tests.integration.test_resources import offering

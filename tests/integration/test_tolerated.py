@@ -14,9 +14,9 @@ import pytest
 
 from ipymcp import errors
 from ipymcp.protocol.transports.process import Grace
-from ipymcp.runtime import calls as runtime_calls
+from ipymcp.runtime import call as runtime_calls
+from ipymcp.runtime.context import Timing
 from ipymcp.runtime.events import ToolsChanged
-from ipymcp.runtime.services import Timing
 from tests import environments, processes
 from tests.bad_servers import (
     PATIENCE,

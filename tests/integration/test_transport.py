@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ipymcp.errors import ConnectionLost, RpcError
-from ipymcp.protocol import wire
+from ipymcp.protocol import types
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.transports.base import Transport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
@@ -161,7 +161,7 @@ async def test_refusals_and_failures_are_told_apart(connect: Connect) -> None:
             what = b'{"uri":"none://x"}'
             await connection.client.request("resources/read", what, timeout=PATIENCE)
         assert caught.value.code == -32602
-        failed = wire.loads(await connection.call("fail", message="no luck").outcome)
+        failed = types.loads(await connection.call("fail", message="no luck").outcome)
         assert failed["isError"] is True
         assert await connection.ask("echo", text="next") == "next"
 

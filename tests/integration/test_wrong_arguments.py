@@ -13,8 +13,8 @@ import pytest
 
 import ipymcp
 from ipymcp import McpError
-from ipymcp.tools.content import Text
-from ipymcp.tools.face import Mcp
+from ipymcp.api.namespace import Mcp
+from ipymcp.results.content import Text
 
 PENGUINS = "demo://penguins.csv"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipymcp import Mcp, McpError, ToolError
-from ipymcp.tools.servers import ServerTools
+from ipymcp.api.servers import ServerTools
 from tests.interop.candidates import Candidate, placed_in
 from tests.interop.features import FEATURES, SERVER, User
 

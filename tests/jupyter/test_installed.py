@@ -69,7 +69,7 @@ def test_a_wheel_is_made_of_it_without_node_and_brings_what_jupyter_looks_for(wh
     enabled = "etc/jupyter/jupyter_server_config.d/ipymcp.json"
     assert there(f"data/{enabled}") == (ROOT / enabled).read_bytes()
     for name in below(STATIC):
-        assert wheel.read(f"ipymcp/notebook/panel/static/{name}") == (STATIC / name).read_bytes(), name
+        assert wheel.read(f"ipymcp/panel/static/{name}") == (STATIC / name).read_bytes(), name
     assert not [
         name for name in wheel.namelist() if name.startswith(("ipymcp/labextension/", "labextension/", "tests/"))
     ]
@@ -78,7 +78,7 @@ def test_a_wheel_is_made_of_it_without_node_and_brings_what_jupyter_looks_for(wh
 def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) -> None:
     [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     named = re.findall("^License-File: (.*)$", wheel.read(metadata).decode(), re.MULTILINE)
-    assert named == ["LICENSE", "ipymcp/notebook/panel/static/LICENSES.txt"]
+    assert named == ["LICENSE", "ipymcp/panel/static/LICENSES.txt"]
     text = wheel.read(metadata.replace("METADATA", f"licenses/{named[1]}")).decode()
     assert "preact" in text and "Permission is hereby granted" in text
 

@@ -203,7 +203,7 @@ def test_a_secret_goes_in_and_never_comes_out_but_in_a_kernel(own: JupyterServer
     for name, value in (("no name", SECRET), ("other", ""), ("other", 7), ("other", None)):
         assert ask(http, "PUT", f"ipymcp/secrets/{name}", {"value": value})[0] == 400
     kernel = own.start_kernel()
-    read = "from ipymcp.state.store import Store\nprint(Store(print).secrets.get('other'))"
+    read = "from ipymcp.storage.store import Store\nprint(Store(print).secrets.get('other'))"
     assert kernel.run(read) == f"{SECRET}\n"
     assert ask(http, "DELETE", "ipymcp/secrets/other") == (200, {})
     assert kernel.run(read) == "None\n"

@@ -38,12 +38,11 @@ from pydantic_ai.models.test import TestModel
 
 import ipymcp
 from ipymcp import Mcp
-from ipymcp.runtime.responder import SamplingRequest
-from ipymcp.tools.models.compiling import compiled
-from ipymcp.tools.models.declaring import Declaration
-from ipymcp.tools.models.frameworks import langchain_tools
-from ipymcp.tools.models.profiles import PLAIN
-from ipymcp.tools.models.pydantic_driver import PydanticDriver
+from ipymcp.llm.integrations import langchain_tools
+from ipymcp.llm.providers import PLAIN, Declaration
+from ipymcp.llm.pydantic_ai import PydanticDriver
+from ipymcp.llm.schemas import compiled
+from ipymcp.runtime.server_requests import SamplingRequest
 
 CALLED = {"llm": "implementation", "chatlas": "func"}
 

@@ -12,7 +12,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp
-from ipymcp.notebook.panel.panel import Panel, Surroundings
+from ipymcp.panel.panel import Panel, Surroundings
 from tests.environments import ROOT
 from tests.panels import DirectView, Message
 

@@ -16,9 +16,10 @@ import pytest
 
 import ipymcp
 from ipymcp import ToolResult
+from ipymcp.interaction.questions import CANCELLED, Answer, Interaction, LoginQuestion, UrlQuestion
 from ipymcp.masking import masks
-from ipymcp.notebook.panel.preview import preview
-from ipymcp.runtime.interaction import CANCELLED, Answer, Asking, Interaction, LoginQuestion, UrlQuestion
+from ipymcp.panel.rows import preview
+from ipymcp.runtime.question_routing import Asking
 from ipymcp.text import visible
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet

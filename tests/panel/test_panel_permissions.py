@@ -15,11 +15,22 @@ import pytest
 
 from ipymcp import Mcp
 from ipymcp.config.definition import Source
-from ipymcp.config.files import from_mapping
-from ipymcp.notebook.panel.panel import Panel, Surroundings
-from ipymcp.policy.questions import ApprovalQuestion, Candidate, QuestionKind, TrustAnswer, TrustQuestion, WantedCall
+from ipymcp.config.reading import from_mapping
+from ipymcp.interaction.questions import (
+    CANCELLED,
+    ApprovalQuestion,
+    Candidate,
+    FormQuestion,
+    Interaction,
+    LoginQuestion,
+    QuestionKind,
+    TrustAnswer,
+    TrustQuestion,
+    UrlQuestion,
+    WantedCall,
+)
+from ipymcp.panel.panel import Panel, Surroundings
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.interaction import CANCELLED, FormQuestion, Interaction, LoginQuestion, UrlQuestion
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named
 from tests.panels import DirectView, Message

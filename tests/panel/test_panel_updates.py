@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import AuthError, CallTimeout, McpError, ServerStopped, ToolError, TrustError
-from ipymcp.notebook.panel.hints import panel_hint
-from ipymcp.runtime.interaction import FormQuestion
+from ipymcp.interaction.questions import FormQuestion
+from ipymcp.panel.rows import panel_hint
 from tests.panel.notebooks import Notebook, Open, quiet
 from tests.panels import DirectView, Message
 

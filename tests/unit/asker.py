@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipymcp.runtime.interaction import Answer, FormQuestion, LoginQuestion, UrlQuestion
+from ipymcp.interaction.questions import Answer, FormQuestion, LoginQuestion, UrlQuestion
 
 
 @dataclass

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.approvals import Approvals, Wish
-from ipymcp.policy.conversation import Conversation
-from ipymcp.policy.policy import Policy
-from ipymcp.policy.questions import ApprovalAnswer, ApprovalQuestion, WantedCall
-from ipymcp.policy.remembered import Remembered
-from ipymcp.policy.rules import Caller, Rights, Rule
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.interaction.questions import ApprovalAnswer, ApprovalQuestion, Caller, WantedCall
+from ipymcp.interaction.terminal import ask_approval
+from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
-from ipymcp.state.db import Database
-from ipymcp.tools.consent import ask_approval
+from ipymcp.security.approvals import Approvals, Wish
+from ipymcp.security.policy import Policy
+from ipymcp.security.rules import Remembered, Rights, Rule
+from ipymcp.security.untrusted import Conversation
+from ipymcp.storage.database import Database
 
 RIGHTS = Rights("d1")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import EMPTY
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from ipymcp.errors import McpError
+from ipymcp.llm.backend import Clock
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.tools.models.driving import Clock
 
 SHORT, LONG = 0.05, 0.3
 

@@ -12,19 +12,18 @@ from typing import Any
 
 import pytest
 
+from ipymcp.api import config_edits
+from ipymcp.api.config_edits import explanation, export_to, listing
+from ipymcp.api.load_request import gather, placed, settings
+from ipymcp.api.security import ToolPolicy
 from ipymcp.config.definition import Source
-from ipymcp.config.edit import edit, project_file
-from ipymcp.config.files import decode, from_mapping
+from ipymcp.config.editing import edit, project_file
 from ipymcp.config.hosts import HOSTS, read_host
-from ipymcp.config.secrecy import masked, masked_args
+from ipymcp.config.reading import decode, from_mapping
+from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, TrustError, UnknownName
-from ipymcp.policy.questions import TrustAnswer, TrustQuestion
+from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
 from ipymcp.runtime.host import Host
-from ipymcp.tools import edits
-from ipymcp.tools.asked import gather
-from ipymcp.tools.configuration import explanation, export_to, listing
-from ipymcp.tools.given import placed, settings
-from ipymcp.tools.policy import ToolPolicy
 from tests.config_files import read
 from tests.unit.asker import Asker
 
@@ -159,7 +158,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom ipymcp.config.edit import edit\n"
+        "import sys\nfrom pathlib import Path\nfrom ipymcp.config.editing import edit\n"
         "for n in range(10):\n"
         "    def put(document):\n        document['mcpServers'][f'{sys.argv[2]}-{n}'] = {'command': 'x'}\n"
         "    edit(Path(sys.argv[1]), put, private=True)\n"
@@ -188,7 +187,7 @@ def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(ho
 
 def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
     own = home / "jupyter" / "ipymcp" / "mcp.json"
-    assert edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False).file == own
+    assert config_edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False).file == own
     change = settings(
         [
             ("timeout", "60"),
@@ -199,16 +198,18 @@ def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
             ("disabled", "true"),
         ]
     )
-    edits.update("fs", change, host, project=False)
+    config_edits.update("fs", change, host, project=False)
     assert servers(own) == {
         "fs": {
             "command": "x", "args": ["2"], "timeout": 60, "env": {"A": "1.10", "B": "x"}, "era": "legacy",
             "disabled": True,
         }
     }  # fmt: skip
-    edits.update("fs", settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False)
+    config_edits.update(
+        "fs", settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False
+    )
     assert servers(own) == {"fs": {"command": "x", "args": ["2"], "disabled": True}}
-    edits.remove("fs", host, project=False)
+    config_edits.remove("fs", host, project=False)
     assert servers(own) == {}
     assert host.discovery.changes() == []
 
@@ -217,14 +218,14 @@ def test_a_change_of_our_own_file_leaves_what_others_changed_to_be_told(
     home: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IPYMCP_CONFIG", "none.json")  # is missing, and hinders nothing
-    edits.add("fs", {"command": "x"}, host, project=False)
-    edits.update("fs", {"timeout": 5}, host, project=False)
+    config_edits.add("fs", {"command": "x"}, host, project=False)
+    config_edits.update("fs", {"timeout": 5}, host, project=False)
     monkeypatch.delenv("IPYMCP_CONFIG")
     found = host.discovery.read().definitions
     assert found["fs"].timeout == 5.0 and host.trusts(found["fs"])
     theirs = home / "p" / ".mcp.json"
     theirs.write_text("{}")
-    edits.update("fs", {"timeout": 6}, host, project=False)
+    config_edits.update("fs", {"timeout": 6}, host, project=False)
     assert host.discovery.changes() == [f"{theirs} is new: %mcp load brings the servers up to date"]
 
 
@@ -236,13 +237,13 @@ def test_a_value_that_another_host_named_is_changed_under_our_name(home: Path, h
         "slow": {"httpUrl": "https://h/mcp", "timeout": 5000},
     }
     own.write_text(json.dumps({"mcpServers": theirs}))
-    edits.update("open", {"note": "m"}, host, project=False)
+    config_edits.update("open", {"note": "m"}, host, project=False)
     assert servers(own)["open"] == {**theirs["open"], "note": "m"}
-    edits.update("open", {"env": {"B": "2"}, "disabled": None}, host, project=False)
+    config_edits.update("open", {"env": {"B": "2"}, "disabled": None}, host, project=False)
     assert servers(own)["open"] == {
         "type": "stdio", "command": "x", "args": ["1"], "env": {"A": "1", "B": "2"}, "note": "m"
     }  # fmt: skip
-    edits.update("slow", {"timeout": 7}, host, project=False)
+    config_edits.update("slow", {"timeout": 7}, host, project=False)
     assert host.discovery.read().definitions["slow"].timeout == 7.0
 
 
@@ -252,7 +253,7 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "hosts"
 @pytest.mark.parametrize("fixture", [path.name for path in FIXTURES.iterdir()])
 def test_the_document_of_any_host_is_added_as_it_is(home: Path, host: Host, fixture: str) -> None:
     document, _ = decode((FIXTURES / fixture).read_text(), "pasted")
-    added = edits.add(None, document, host, project=False)
+    added = config_edits.add(None, document, host, project=False)
     expected = read(FIXTURES / fixture)
     same: dict[str, Any] = {"source": Source()}
     found = host.discovery.read().definitions
@@ -265,19 +266,19 @@ def test_the_document_of_any_host_is_added_as_it_is(home: Path, host: Host, fixt
 
 def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host: Host) -> None:
     two = {"servers": {"a": {"command": "x", "env": {"N": 1}}, "b": {"url": "https://h"}}}
-    own = edits.add("a", two, host, project=False).file
-    edits.add("c", {"mcpServers": {"d": {"command": "y"}}}, host, project=False)
+    own = config_edits.add("a", two, host, project=False).file
+    config_edits.add("c", {"mcpServers": {"d": {"command": "y"}}}, host, project=False)
     before = {"a": {"command": "x", "env": {"N": "1"}}, "c": {"command": "y"}}
     assert servers(own) == before
     with pytest.raises(UnknownName, match="there is no server 'e' in what was pasted") as caught:
-        edits.add("e", two, host, project=False)
+        config_edits.add("e", two, host, project=False)
     assert caught.value.hint == "without a name, all of it is added"
-    assert refused(edits.add, None, two, host, project=False)[0] == f"{own}: a is there already"
-    assert refused(edits.add, None, {"command": "y"}, host, project=False) == (
+    assert refused(config_edits.add, None, two, host, project=False)[0] == f"{own}: a is there already"
+    assert refused(config_edits.add, None, {"command": "y"}, host, project=False) == (
         "the server needs a name",
         "%mcp config add NAME {…}, or a whole document",
     )
-    assert refused(edits.add, None, {"foo": {}}, host, project=False)[0] == (
+    assert refused(config_edits.add, None, {"foo": {}}, host, project=False)[0] == (
         'pasted: expected the key "mcpServers", found "foo"'
     )
     assert servers(own) == before
@@ -292,20 +293,22 @@ def test_a_path_typed_in_the_notebooks_folder_is_kept_as_that(home: Path, host: 
 
 
 def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host) -> None:
-    own = edits.add("fs", {"command": "x"}, host, project=False).file
+    own = config_edits.add("fs", {"command": "x"}, host, project=False).file
     before = own.read_text()
-    assert refused(edits.add, "fs", {"command": "y"}, host, project=False) == (
+    assert refused(config_edits.add, "fs", {"command": "y"}, host, project=False) == (
         f"{own}: fs is there already",
         "%mcp config update fs …, or %mcp config remove fs",
     )
-    assert refused(edits.update, "fs", {"timeout": "soon"}, host, project=False)[0] == (
+    assert refused(config_edits.update, "fs", {"timeout": "soon"}, host, project=False)[0] == (
         f'{own}: mcpServers.fs.timeout: expected a number of seconds greater than 0, got "soon"'
     )
-    assert refused(edits.update, "fs", {"url": "https://h"}, host, project=False)[0] == (
+    assert refused(config_edits.update, "fs", {"url": "https://h"}, host, project=False)[0] == (
         f'{own}: mcpServers.fs: expected "command" or "url", found both'
     )
-    assert refused(edits.add, "a\nb", {"command": "y"}, host, project=False)[0] == "'a\\nb' is no name of a server"
-    assert refused(edits.remove, "sf", host, project=False) == (
+    assert (
+        refused(config_edits.add, "a\nb", {"command": "y"}, host, project=False)[0] == "'a\\nb' is no name of a server"
+    )
+    assert refused(config_edits.remove, "sf", host, project=False) == (
         f"{own}: defines no server 'sf'",
         "%mcp config lists them",
     )
@@ -317,31 +320,31 @@ def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host, 
     theirs = home / "p" / name
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text('{"mcpServers": {"fs": {"command": "x"}}}')
-    assert refused(edits.update, "fs", {"timeout": 1}, host, project=False) == (
+    assert refused(config_edits.update, "fs", {"timeout": 1}, host, project=False) == (
         f"fs is defined in {theirs}, which ipymcp does not write",
         f"change it there, or copy it: %mcp config import {theirs} fs",
     )
-    edits.add("fs", {"command": "mine"}, host, project=False)
-    edits.update("fs", {"timeout": 1}, host, project=False)
+    config_edits.add("fs", {"command": "mine"}, host, project=False)
+    config_edits.update("fs", {"timeout": 1}, host, project=False)
     assert json.loads(theirs.read_text()) == {"mcpServers": {"fs": {"command": "x"}}}
 
 
 def test_a_projects_own_file_is_written_where_that_is_asked_for_or_it_alone_has_the_server(
     home: Path, host: Host
 ) -> None:
-    file = edits.add("fs", {"command": "x"}, host, project=True).file
+    file = config_edits.add("fs", {"command": "x"}, host, project=True).file
     assert (file, file.stat().st_mode & 0o777) == (home / "p" / "mcp.json", 0o644)
-    assert edits.update("fs", {"timeout": 5}, host, project=False) == file
+    assert config_edits.update("fs", {"timeout": 5}, host, project=False) == file
     assert servers(file) == {"fs": {"command": "x", "timeout": 5}}
-    assert edits.remove("fs", host, project=True) == file
+    assert config_edits.remove("fs", host, project=True) == file
 
 
 def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(home: Path, host: Host) -> None:
     theirs = home / "p" / "mcp.json"
     theirs.write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
-    edits.add("fs", {"command": "x"}, host, project=True)
-    edits.update("evil", {"timeout": 5}, host, project=True)
-    edits.update("fs", {"args": ["y"]}, host, project=True)
+    config_edits.add("fs", {"command": "x"}, host, project=True)
+    config_edits.update("evil", {"timeout": 5}, host, project=True)
+    config_edits.update("fs", {"args": ["y"]}, host, project=True)
 
     def trusted() -> list[str]:
         return [name for name, one in host.discovery.read().definitions.items() if host.trusts(one)]
@@ -388,7 +391,7 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
     (home / ".cursor" / "mcp.json").write_text(
         '{"mcpServers": {"a": {"command": "x", "note": 1}, "b": {"url": "https://h"}, "c": {"command": 5}}}'
     )
-    imported = edits.import_from("cursor", [], host, project=False, replace=False)
+    imported = config_edits.import_from("cursor", [], host, project=False, replace=False)
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     assert (imported.file, imported.names) == (own, ("a", "b"))
     assert imported.notes == (f"{home}/.cursor/mcp.json: mcpServers.c.command: expected a text, got 5",)
@@ -400,10 +403,10 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
         '{"inputs": [{"id": "k", "type": "promptString"}], "servers": {"a": {"command": "y", "args":'
         ' ["${workspaceFolder}/s.py", "${input:k}", "$${x}"], "envFile": ".env"}, "b": {"url": "https://other"}}}'
     )
-    again = edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=False)
+    again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=False)
     assert (again.names, again.notes) == ((), ("a is there already, and stays; --replace takes the imported one",))
     reader = reading(host, "a")
-    again = edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=True)
+    again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=True)
     assert reader.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
     folder = str(home / "q" / ".vscode")
     assert servers(own)["a"] == {
@@ -423,12 +426,12 @@ def test_what_a_file_that_is_named_defines_is_imported_only_as_far_as_it_was_sho
     theirs.write_text(json.dumps({"mcpServers": define}))
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     with pytest.raises(TrustError) as caught:
-        edits.import_from(".mcp.json", [], host, project=False, replace=False)
+        config_edits.import_from(".mcp.json", [], host, project=False, replace=False)
     assert caught.value.message == f"not imported from {theirs}: nobody could be asked whether it may run"
     assert not own.exists()
 
     reader = reading(host, "fs")
-    imported = edits.import_from(".mcp.json", [], host, project=False, replace=False)
+    imported = config_edits.import_from(".mcp.json", [], host, project=False, replace=False)
     assert (imported.names, imported.notes) == (
         (),
         ("fs is not imported: you did not give it your secret gh", "git is not imported: you did not agree to it"),
@@ -440,7 +443,7 @@ def test_what_a_file_that_is_named_defines_is_imported_only_as_far_as_it_was_sho
     assert "variable    API_KEY=./x" in question.candidates[0].lines
 
     reading(host, "fs", secrets=[("fs", "gh")])
-    assert edits.import_from(".mcp.json", [], host, project=False, replace=False).names == ("fs",)
+    assert config_edits.import_from(".mcp.json", [], host, project=False, replace=False).names == ("fs",)
     assert list(servers(own)) == ["fs"]
 
 
@@ -448,18 +451,18 @@ def test_what_a_file_that_is_named_defines_is_imported_only_as_far_as_it_was_sho
 def test_mending_a_projects_wrong_value_agrees_to_nothing(home: Path, host: Host, wrong: str) -> None:
     file = home / "p" / "mcp.json"
     file.write_text('{"mcpServers": {"fs": {"command": "sh", ' + wrong + "}}}")
-    edits.update("fs", {"timeout": 30, "env": None, "args": ["-c", "id"]}, host, project=True)
+    config_edits.update("fs", {"timeout": 30, "env": None, "args": ["-c", "id"]}, host, project=True)
     assert not host.trusts(host.discovery.read().definitions["fs"])
 
 
 def test_a_secret_that_is_typed_into_a_projects_file_is_granted_by_an_answer_alone(home: Path, host: Host) -> None:
-    edits.add("fs", {"command": "x", "env": {"TOKEN": "${secret:gh}"}}, host, project=True)
+    config_edits.add("fs", {"command": "x", "env": {"TOKEN": "${secret:gh}"}}, host, project=True)
     assert not host.trusts(host.discovery.read().definitions["fs"])
 
 
 def test_a_projects_server_of_the_name_of_the_users_own_is_known_to_shadow_it(home: Path, host: Host) -> None:
-    edits.add("fs", {"command": "own"}, host, project=False)
-    edits.add("fs", {"command": "x"}, host, project=True)
+    config_edits.add("fs", {"command": "own"}, host, project=False)
+    config_edits.add("fs", {"command": "x"}, host, project=True)
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     found = host.discovery.read().definitions["fs"]
     assert (found.command, found.source.shadows) == ("x", str(own))
@@ -469,7 +472,7 @@ def test_a_projects_server_of_the_name_of_the_users_own_is_known_to_shadow_it(ho
 
 
 def test_a_number_that_is_too_long_is_one_files_error(home: Path, host: Host) -> None:
-    edits.add("own", {"command": "x"}, host, project=False)
+    config_edits.add("own", {"command": "x"}, host, project=False)
     file = home / "p" / "mcp.json"
     for text in ('{"mcpServers": {"fs": {"command": "x", "timeout": %s}}}', "{'a': %s}", '{"a": %s,}'):
         file.write_text(text % ("9" * 5_000))
@@ -489,7 +492,7 @@ def test_a_number_that_no_timer_or_list_takes_is_an_error_of_its_server(
 
 
 def test_a_rule_by_a_servers_alias_is_one_by_its_name(home: Path, host: Host) -> None:
-    edits.add("my-db", {"command": "x"}, host, project=False)
+    config_edits.add("my-db", {"command": "x"}, host, project=False)
     policy = ToolPolicy(host)
     policy.deny("my_db.drop", "my-db.x", "other.*")
     policy.ask("my_db")
@@ -535,8 +538,8 @@ def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
 
 def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, host: Host) -> None:
     (home / "p" / ".mcp.json").write_text('{"mcpServers": {"fs": {"command": "theirs"}, "bad": {}}}')
-    own = edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, project=False).file
-    edits.add("off", {"url": "https://h", "disabled": True}, host, project=False)
+    own = config_edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, project=False).file
+    config_edits.add("off", {"url": "https://h", "disabled": True}, host, project=False)
     table = listing(host.discovery.read(), host)
     project, mine = home / "p" / ".mcp.json", f"~/{own.relative_to(home)}"
     assert table.rows == (
@@ -555,7 +558,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
         '{"mcp": {"fs": {"type": "local", "command": ["x", "${NONE}"], "timeout": 5, "environment":'
         ' {"T": "{env:TOKEN}", "K_KEY": "abc"}}}}'
     )
-    own = edits.add("fs", {"command": "mine"}, host, project=False).file
+    own = config_edits.add("fs", {"command": "mine"}, host, project=False).file
     table = explanation("fs", host.discovery.read(), host)
     assert table.title == f"fs: from {theirs} (project)"
     assert table.rows == (
@@ -574,7 +577,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
 
 
 def test_the_users_own_server_runs_in_a_private_folder(home: Path, host: Host) -> None:
-    edits.add("my server", {"command": "x"}, host, project=False)
+    config_edits.add("my server", {"command": "x"}, host, project=False)
     rows = {row[0]: row for row in explanation("my server", host.discovery.read(), host).rows}
     assert rows["runs in"] == (
         "runs in",
@@ -584,7 +587,7 @@ def test_the_users_own_server_runs_in_a_private_folder(home: Path, host: Host) -
 
 
 def test_an_export_shows_no_secret_and_holds_all_of_it(home: Path, host: Host) -> None:
-    edits.add("fs", {"command": "x", "env": {"API_KEY": "s3cr3t"}}, host, project=False)
+    config_edits.add("fs", {"command": "x", "env": {"API_KEY": "s3cr3t"}}, host, project=False)
     document = export_to("claude-desktop", ["fs"], host)
     assert document.data == {"mcpServers": {"fs": {"command": "x", "args": [], "env": {"API_KEY": "s3cr3t"}}}}
     assert json.loads(document.text) == document.data

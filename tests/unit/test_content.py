@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipymcp.tools.content import Audio, Embedded, Image, Link, Text, Unknown, read_part
+from ipymcp.results.content import Audio, Embedded, Image, Link, Text, Unknown, read_part
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ipymcp.notebook.context import AttributeContext, LineContext, Step, context_at
+from ipymcp.notebook.completion import AttributeContext, LineContext, Step, context_at
 
 
 def line(text: str) -> LineContext:

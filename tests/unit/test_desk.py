@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.runtime.interaction import Desk, GaveUp
+from ipymcp.runtime.interrupts import Place, Waiter
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.runtime.places import Place
-from ipymcp.runtime.waiting import Waiter
+from ipymcp.runtime.question_routing import Desk, GaveUp
 from tests.unit.asker import Asker
 
 

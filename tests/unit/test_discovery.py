@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from ipymcp.config import discovery
-from ipymcp.config.discovery import PROJECT_FILES, Configuration, candidates, discover
-from ipymcp.config.places import notebook_file
-from ipymcp.config.watch import Discovery
+from ipymcp.config.discovery import PROJECT_FILES, Configuration, Discovery, candidates, discover
+from ipymcp.config.paths import notebook_file
 from ipymcp.errors import ConfigError
 
 pytestmark = pytest.mark.posix

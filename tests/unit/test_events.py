@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.protocol.transports.events import Event, EventParser
-from ipymcp.protocol.transports.lines import Oversized
+from ipymcp.protocol.transports.event_streams import Event, EventParser
+from ipymcp.protocol.transports.pipes import Oversized
 
 
 def parse(data: bytes, size: int | None = None, limit: int = 1000) -> list[Event | Oversized]:

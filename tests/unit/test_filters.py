@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.filters import selects
-from ipymcp.policy.policy import Policy
-from ipymcp.policy.rules import Rights
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.names import identifier
+from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
-from ipymcp.runtime.names import identifier
+from ipymcp.security.policy import Policy
+from ipymcp.security.rules import Rights, selects
 
 
 def tool(name: str) -> ToolEntry:

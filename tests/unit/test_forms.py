@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ipymcp.runtime.interaction import FormQuestion, UrlQuestion
-from ipymcp.tools.forms import MISSING, CannotDraw, Field, read_form
-from ipymcp.tools.interaction import Prompts
+from ipymcp.interaction.forms import MISSING, CannotDraw, Field, read_form
+from ipymcp.interaction.questions import FormQuestion, UrlQuestion
+from ipymcp.interaction.terminal import Prompts
 
 TITLED = [{"const": "#F00", "title": "Red"}, {"const": "#0F0", "title": "Green"}]
 

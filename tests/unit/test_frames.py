@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import McpError
-from ipymcp.tools.frames import find_records, find_rows, read_literal, to_frame
+from ipymcp.results.frames import find_records, find_rows, read_literal, to_frame
 
 
 @pytest.fixture(params=["pandas", "polars"])

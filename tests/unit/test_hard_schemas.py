@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from ipymcp.tools.models.compiling import compiled, restored
-from ipymcp.tools.models.profiles import PLAIN, PROFILES, Profile
-from ipymcp.tools.schema import ToolSchema
+from ipymcp.llm.providers import PLAIN, PROFILES, Profile
+from ipymcp.llm.schemas import compiled, restored
+from ipymcp.schema.tool_schema import ToolSchema
 from tests.unit.test_model_schemas import ACTIONS, refusals
 
 EVERY = [pytest.param(each, id=each.name) for each in (PLAIN, *dict.fromkeys((*PROFILES.values(),)))]

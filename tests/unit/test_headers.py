@@ -11,7 +11,7 @@ from msgspec import Raw
 from ipymcp.errors import CallError
 from ipymcp.protocol.eras import Era, Identity, handshake, stateless
 from ipymcp.protocol.headers import Headers, header_parameters, header_value
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.protocol.types import ToolDefinition
 
 MODERN = stateless("2026-07-28", Identity("ipymcp", "1"), {})
 LEGACY = handshake("2025-11-25")

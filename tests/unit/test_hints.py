@@ -20,13 +20,13 @@ WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
 FILLED = re.compile(r"%mcp(?: [a-z]+)+(?: [^\s,;·]+)* $")
 """A line to type, up to a word that is filled in."""
 NOT_QUOTED = {
-    "call.py": {"shown", "path.raw"},  # a number, and the word as it was typed
-    "calls.py": {"self.number"},
+    "calls.py": {"shown", "path.raw"},  # a number, and the word as it was typed
+    "call.py": {"self.number"},
     "dispatch.py": {"word.raw", "text.strip()"},  # as they were typed
-    "asked.py": {"name", "text", "program", "scheme"},  # a command line as it was given, and words of our own
+    "load_request.py": {"name", "text", "program", "scheme"},  # a command line as it was given, and words of our own
     "config.py": {"names[0]", "'it' if one else 'them'"},
-    "load.py": {"alone"},
-    "configuration.py": {"where"},
+    "servers.py": {"alone"},
+    "config_edits.py": {"where"},
 }
 """Words of our own, numbers, and what the user typed: by file."""
 NEED_NAMES = ("start", "restart", "enable", "disable", "unload", "read", "prompt", "subscribe")

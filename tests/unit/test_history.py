@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from ipymcp.api.history import CallHistory, moment
 from ipymcp.errors import CallTimeout, McpError
-from ipymcp.state import history as histories
-from ipymcp.state.db import Database
-from ipymcp.state.history import Entry, History
-from ipymcp.tools.history import CallHistory, moment
+from ipymcp.storage import history as histories
+from ipymcp.storage.database import Database
+from ipymcp.storage.history import Entry, History
 
 
 class Later:

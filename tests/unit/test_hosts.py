@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ipymcp.config.convert import TARGETS, as_own, exported
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.files import load
-from ipymcp.config.formats import definitions
+from ipymcp.config.export import TARGETS, as_own, exported
+from ipymcp.config.parsing import definitions
+from ipymcp.config.reading import load
 from ipymcp.errors import ConfigError
 from tests.config_files import read
 

@@ -34,9 +34,9 @@ def test_a_librarys_name_in_the_folder_is_not_taken_for_the_library(folder: Path
 import sys
 sys.path.insert(0, {first!r})
 import ipymcp
-from ipymcp.config.files import decode
-import ipymcp.tools.connect, ipymcp.tools.validation, ipymcp.protocol.transports.http_client, ipymcp.state.db
-import ipymcp.protocol.transports.network, ipymcp.state.vault, ipymcp.policy.diffs, ipymcp.tools.templates
+from ipymcp.config.reading import decode
+import ipymcp.api.namespace, ipymcp.schema.validation, ipymcp.protocol.transports.http_client, ipymcp.storage.database
+import ipymcp.protocol.transports.network, ipymcp.storage.secrets, ipymcp.security.pins, ipymcp.api.resources
 print(decode("{{unquoted: 'single'}}", 'x'))
 with ipymcp.connect("demo") as mcp:
     print(mcp.demo.echo("hello").text)
@@ -48,7 +48,7 @@ def test_what_is_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:
     (folder / "keyring_of_a_stranger.py").write_text("print('ran')")
     code = """
 import ipymcp
-exec("import keyring_of_a_stranger", {"__name__": "ipymcp.state.keyring"})
+exec("import keyring_of_a_stranger", {"__name__": "ipymcp.storage.secrets"})
 """
     stdout, stderr = run(folder, code)
     assert stdout == ""
@@ -59,7 +59,7 @@ def test_an_optional_module_that_is_nowhere_is_none(folder: Path) -> None:
     code = """
 import ipymcp
 find = "import importlib.util; print(importlib.util.find_spec('no_such_module'))"
-exec(find, {"__name__": "ipymcp.state.keyring"})
+exec(find, {"__name__": "ipymcp.storage.secrets"})
 """
     assert run(folder, code) == ("None\n", "")
 
@@ -72,7 +72,7 @@ import ipymcp
 import mine
 
 def call(function):
-    return eval("function()", {"__name__": "ipymcp.runtime.answers", "function": function})
+    return eval("function()", {"__name__": "ipymcp.runtime.server_requests", "function": function})
 
 def own():
     import json5

@@ -10,10 +10,9 @@ import pytest
 from msgspec import Raw
 
 from ipymcp.errors import RpcError
-from ipymcp.protocol.clocks import Clocks
-from ipymcp.protocol.continuations import Continuations
-from ipymcp.protocol.inputs import MAX_ASKED, Answers
-from ipymcp.protocol.rpc import Slot
+from ipymcp.protocol.input_rounds import Continuations
+from ipymcp.protocol.jsonrpc import Clocks, Slot
+from ipymcp.protocol.server_requests import MAX_ASKED, Answers
 from tests.clients import EVERYTHING, NoAnswers, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}

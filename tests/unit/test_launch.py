@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipymcp.config.definition import Scope, ServerDefinition, Source
-from ipymcp.runtime.environment import launch
+from ipymcp.runtime.process_env import launch
 
 pytestmark = pytest.mark.posix
 

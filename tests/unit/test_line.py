@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.notebook.magics.line import LineError, tokenize, tokenize_partial
+from ipymcp.notebook.line_syntax import LineError, tokenize, tokenize_partial
 
 
 def texts(line: str) -> list[str]:

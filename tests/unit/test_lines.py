@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.protocol.transports.lines import LineSplitter, Oversized
+from ipymcp.protocol.transports.pipes import LineSplitter, Oversized
 
 
 def feed_all(splitter: LineSplitter, data: bytes, size: int) -> list[bytes | Oversized]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ipymcp.tools import markdown
+from ipymcp.results import markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.sensitive import sensitive
+from ipymcp.config.redaction import sensitive
 from ipymcp.masking import LABEL, Masks, looks_secret
 
 SECRET = "p/a\"s's+ö<&>w\\rd %7"

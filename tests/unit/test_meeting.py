@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ipymcp.state.meeting import Announced, announced, here, is_alive, is_guarded, sweep
+from ipymcp.storage.kernel_socket import Announced, announced, here, is_alive, is_guarded, sweep
 
 pytestmark = pytest.mark.posix
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import ArgumentError
-from ipymcp.tools.content import Image
-from ipymcp.tools.models.dialects import Dialect, asked, messages
-from ipymcp.tools.models.outcome import Asked, Outcome, read_arguments
+from ipymcp.llm.answer import Asked, Outcome, read_arguments
+from ipymcp.llm.providers import Dialect, asked, messages
+from ipymcp.results.content import Image
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CHAT = {"id": "c1", "type": "function", "function": {"name": "fs__read", "arguments": '{"path": "a"}'}}

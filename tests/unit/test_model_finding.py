@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ipymcp.tools.models.declaring import Declaration
-from ipymcp.tools.models.finding import ToolFinder
+from ipymcp.llm.providers import Declaration
+from ipymcp.llm.tool_search import ToolFinder
 
 
 def tool(name: str, description: str = "") -> Declaration:

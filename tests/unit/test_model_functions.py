@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from ipymcp.errors import ArgumentError
+from ipymcp.llm.functions import FunctionTool
+from ipymcp.llm.tool_definitions import declared_function
 from ipymcp.masking import masks
-from ipymcp.tools.models.declaring import declared_function
-from ipymcp.tools.models.functions import FunctionTool
 
 
 @dataclass

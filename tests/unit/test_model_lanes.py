@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ipymcp.tools.models.lanes import Lane
+from ipymcp.llm.tool_calls import Lane
 
 
 class Road:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipymcp.tools.models.pydantic_driver import _problem
+from ipymcp.llm.pydantic_ai import _problem
 
 
 class Refusal(Exception):

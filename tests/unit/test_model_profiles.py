@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipymcp.tools.models.profiles import PLAIN, PROFILES, profile_of
+from ipymcp.llm.providers import PLAIN, PROFILES, profile_of
 
 
 class Model:

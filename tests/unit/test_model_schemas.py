@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipymcp.llm.providers import PLAIN, PROFILES, Profile
+from ipymcp.llm.schemas import Loss, compiled, restored, trimmed
 from ipymcp.masking import masks
-from ipymcp.tools.models.compiling import Loss, compiled, restored, trimmed
-from ipymcp.tools.models.profiles import PLAIN, PROFILES, Profile
 
 OPENAI, ANTHROPIC, GEMINI = PROFILES["openai"], PROFILES["anthropic"], PROFILES["gemini"]
 EVERY = [pytest.param(each, id=each.name) for each in (PLAIN, OPENAI, ANTHROPIC, GEMINI)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.runtime.names import RESERVED_HOST, RESERVED_SERVER, aliases, identifier, model_name, nearest
+from ipymcp.names import RESERVED_HOST, RESERVED_SERVER, aliases, identifier, model_name, nearest
 
 NAMES = st.text(min_size=1, max_size=20) | st.sampled_from(["from", "a-b", "a_b", "load", "prompts", "__x__", "1a"])
 

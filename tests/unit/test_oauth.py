@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import challenges, endpoint
+from ipymcp.protocol.oauth import discovery, tokens
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
-from ipymcp.protocol.oauth.fetching import Web
-from ipymcp.protocol.oauth.grants import Asked, Granter, challenge_of
+from ipymcp.protocol.oauth.http import Web
 from ipymcp.protocol.oauth.settings import OAuthSettings
 from ipymcp.protocol.oauth.store import Registration, Tokens
+from ipymcp.protocol.oauth.tokens import Asked, Granter, challenge_of
 from tests.oauth_site import ISSUER, Site
 
 SERVER = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", sends_issuer=True)
@@ -52,18 +52,18 @@ CLIENT = Registration("client-1", "none")
     ],
 )
 def test_challenges_are_read_as_the_grammar_or_common_sense_has_it(value: str, expected: list[Any]) -> None:
-    assert [(c.scheme, dict(c.parameters)) for c in challenges.parse([value])] == expected
+    assert [(c.scheme, dict(c.parameters)) for c in discovery.parse([value])] == expected
 
 
 @given(st.text(max_size=200))
 def test_no_header_breaks_the_parser(value: str) -> None:
-    challenges.demand([value, "Bearer scope=x"])
+    discovery.demand([value, "Bearer scope=x"])
 
 
 def test_a_long_hostile_header_is_read_in_no_time() -> None:
     started = time.perf_counter()
     for hostile in ("Bearer " + 'a="' * 10_000, "Bearer " + "\\" * 20_000, "a " * 20_000, "Bearer a=" + '"\\' * 20_000):
-        challenges.parse([hostile])
+        discovery.parse([hostile])
     assert time.perf_counter() - started < 2
 
 
@@ -72,7 +72,7 @@ def test_bearer_comes_first_in_what_the_challenges_demand() -> None:
         'DPoP scope="a", resource_metadata="https://x.example/prm"',
         'Bearer scope="b c b", error="insufficient_scope"',
     ]
-    assert challenges.demand(values) == challenges.Demand("https://x.example/prm", ("b", "c"), "insufficient_scope")
+    assert discovery.demand(values) == discovery.Demand("https://x.example/prm", ("b", "c"), "insufficient_scope")
 
 
 # -- PKCE and the authorization response ------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def ask(
     site: Site, client: Registration, settings: OAuthSettings | None = None, server: AuthorizationServer = SERVER
 ) -> Any:
     fields = {"grant_type": "authorization_code", "code": "the-secret-code"}
-    return asyncio.run(endpoint.request(Web(site, loopback=False), server, client, settings or OAuthSettings(), fields))
+    return asyncio.run(tokens.request(Web(site, loopback=False), server, client, settings or OAuthSettings(), fields))
 
 
 def test_how_a_client_proves_itself() -> None:
@@ -232,7 +232,7 @@ def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
         "error_description": "bad\n\x1b[31msecret hunter2hunter2 for the-secret-code" + "x" * 500,
     }
     site = Site(answers={SERVER.token_endpoint: told})
-    with pytest.raises(endpoint.Refused) as caught:
+    with pytest.raises(tokens.Refused) as caught:
         ask(site, Registration("id", "client_secret_post", "hunter2hunter2"))
     message = caught.value.message
     assert message.startswith("auth.example refused the token request (invalid_client: bad [31msecret *** for ***xxx")
@@ -260,21 +260,21 @@ def test_what_is_no_answer_of_a_token_endpoint_is_said(answer: Any) -> None:
 )
 def test_tokens_that_are_of_no_use_are_refused(answer: dict[str, Any], message: str) -> None:
     with pytest.raises(AuthError) as caught:
-        endpoint.tokens(answer, CLIENT, (), "auth.example")
+        tokens.tokens(answer, CLIENT, (), "auth.example")
     assert caught.value.message == message
 
 
 def test_what_a_token_answer_leaves_out_stays_as_it_was() -> None:
-    held = endpoint.tokens({"access_token": "t", "expires_in": "60"}, CLIENT, ("a",), "auth.example", "old-refresh")
+    held = tokens.tokens({"access_token": "t", "expires_in": "60"}, CLIENT, ("a",), "auth.example", "old-refresh")
     assert (held.refresh_token, held.granted, held.lifetime) == ("old-refresh", ("a",), 60.0)
-    held = endpoint.tokens({"access_token": "t", "expires_in": 0, "scope": "b c"}, CLIENT, ("a",), "auth.example")
+    held = tokens.tokens({"access_token": "t", "expires_in": 0, "scope": "b c"}, CLIENT, ("a",), "auth.example")
     assert (held.refresh_token, held.granted, held.requested, held.lifetime) == (None, ("b", "c"), ("a",), None)
 
 
 def test_which_way_of_proof_is_chosen() -> None:
     def chosen(offered: tuple[str, ...] | None, *, has_secret: bool = True, **settings: Any) -> str:
         server = AuthorizationServer(ISSUER, None, ISSUER, auth_methods=offered)
-        return endpoint.auth_method(OAuthSettings(**settings), server, has_secret=has_secret)
+        return tokens.auth_method(OAuthSettings(**settings), server, has_secret=has_secret)
 
     assert chosen(None) == "client_secret_basic"
     assert chosen(("client_secret_post", "client_secret_basic")) == "client_secret_basic"

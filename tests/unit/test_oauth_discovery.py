@@ -10,7 +10,7 @@ import pytest
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses, discovery
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
-from ipymcp.protocol.oauth.fetching import MAX_BODY, Web
+from ipymcp.protocol.oauth.http import MAX_BODY, Web
 from tests.oauth_site import ISSUER, Site
 
 # -- addresses --------------------------------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ipymcp.notebook.magics.line import LineError, tokenize
-from ipymcp.notebook.magics.options import Option, Parsed, Syntax
+from ipymcp.notebook.line_syntax import LineError, Option, Parsed, Syntax, tokenize
 
 LOAD = Syntax(
     "load [NAME…] [--trust] [--env K=V]… [--cwd D]",

@@ -11,7 +11,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp
-from ipymcp.notebook.panel.code import magic, python
+from ipymcp.notebook.call_code import magic, python
 from tests.environments import ROOT
 
 SCHEMA = {

@@ -10,14 +10,12 @@ import msgspec
 import pytest
 
 from ipymcp.errors import ConfigError, PolicyError
-from ipymcp.policy.diffs import diff
-from ipymcp.policy.pinning import Pinning, read_lock, write_lock
-from ipymcp.policy.pins import canonical, fingerprint
-from ipymcp.policy.policy import Policy
-from ipymcp.policy.rules import Rights, Rule
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
-from ipymcp.state.db import Database
+from ipymcp.security.pins import Pinning, canonical, diff, fingerprint, read_lock, write_lock
+from ipymcp.security.policy import Policy
+from ipymcp.security.rules import Rights, Rule
+from ipymcp.storage.database import Database
 
 
 def tool(name: str = "read", description: str = "Reads.", schema: bytes = b'{"type": "object"}') -> ToolDefinition:

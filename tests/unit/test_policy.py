@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from ipymcp.errors import PolicyError
-from ipymcp.policy.policy import Policy
-from ipymcp.policy.rules import Decision, Rights, Rule, forbidden_by_mode
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
+from ipymcp.security.policy import Policy
+from ipymcp.security.rules import Decision, Rights, Rule, forbidden_by_mode
 
 NO_RIGHTS = Rights()
 

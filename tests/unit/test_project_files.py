@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.project_files import MAX_SOURCES, Binding, binding
-from ipymcp.config.trust import bound_to
+from ipymcp.config.digest import MAX_SOURCES, Binding, binding
+from ipymcp.config.redaction import bound_to
 
 pytestmark = pytest.mark.posix
 

@@ -15,7 +15,7 @@ import pytest
 
 from ipymcp.errors import AuthError, ConfigError
 from ipymcp.protocol.oauth.fetch import fetch
-from ipymcp.protocol.oauth.fetching import Web
+from ipymcp.protocol.oauth.http import Web
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
 from ipymcp.protocol.transports.network import TLS_ENDED, Network
 

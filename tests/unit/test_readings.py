@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from ipymcp import ArgumentError, McpError, PromptResult, ResourceResult
-from ipymcp.protocol.wire import PromptArgument, PromptDefinition, TemplateDefinition
+from ipymcp.api.prompts import prompt
+from ipymcp.api.resources import template
+from ipymcp.protocol.types import PromptArgument, PromptDefinition, TemplateDefinition
+from ipymcp.results.content import Embedded, Text
 from ipymcp.runtime.catalog import EMPTY
 from ipymcp.runtime.host import Host
-from ipymcp.tools.content import Embedded, Text
-from ipymcp.tools.prompts import prompt
-from ipymcp.tools.templates import template
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

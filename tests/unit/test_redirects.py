@@ -10,7 +10,7 @@ import pytest
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth.redirect import LoopbackRedirect
-from ipymcp.runtime.redirects import Redirects
+from ipymcp.runtime.oauth_redirects import Redirects
 
 HUB = "https://hub.example/user/ada/ipymcp/oauth/callback"
 

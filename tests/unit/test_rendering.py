@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ipymcp.notebook.panel.preview import preview
-from ipymcp.tools.rendering import bundle
-from ipymcp.tools.results import ToolResult
+from ipymcp.panel.rows import preview
+from ipymcp.results.rendering import bundle
+from ipymcp.results.tool_result import ToolResult
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 PRE = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0">'

@@ -19,8 +19,8 @@ import polars as pl
 import pytest
 
 from ipymcp.errors import CallError
-from ipymcp.protocol import wire
-from ipymcp.tools.results import ToolResult
+from ipymcp.protocol import types
+from ipymcp.results.tool_result import ToolResult
 
 WRAPPED = b'{"type":"object","properties":{"result":{"type":"integer"}},"required":["result"]}'
 
@@ -116,10 +116,10 @@ def test_nan_and_lone_surrogates_do_not_cost_the_answer() -> None:
 
 
 def test_the_answer_can_be_a_view_of_the_line_it_came_in() -> None:
-    envelope = wire.read_envelope(
+    envelope = types.read_envelope(
         b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hi"}],"_meta":{"k":1}}}'
     )
-    assert isinstance(envelope, wire.Envelope)
+    assert isinstance(envelope, types.Envelope)
     result = ToolResult(envelope.result, server="fs", tool="read")
     assert (result.text, result.meta, result.raw["_meta"]) == ("hi", {"k": 1}, {"k": 1})
     assert pickle.loads(pickle.dumps(result)) == result
@@ -267,7 +267,7 @@ def test_nothing_is_decoded_before_it_is_read_and_text_costs_one_copy() -> None:
 
 def test_reading_an_answer_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from ipymcp.tools.results import ToolResult\n"
+        "import sys; from ipymcp.results.tool_result import ToolResult\n"
         "r = ToolResult(b'{\"content\":[]}', server='s', tool='t');"
         "r.data, r.text, repr(r);"
         "print([n for n in ('pandas','numpy','polars','jsonschema_rs','IPython','asyncio') if n in sys.modules])"

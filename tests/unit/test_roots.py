@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ipymcp import ArgumentError
-from ipymcp.runtime.answers import as_roots
+from ipymcp.runtime.server_requests import as_roots
 
 pytestmark = pytest.mark.posix
 

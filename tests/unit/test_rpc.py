@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import CallError, ConnectionLost, RpcError
-from ipymcp.protocol import wire
-from ipymcp.protocol.rpc import Peer, Slot, excerpt, find_id
+from ipymcp.protocol import types
+from ipymcp.protocol.jsonrpc import Peer, Slot, excerpt, find_id
 
 
 class Owner:
     """Keeps what the peer tells."""
 
     def __init__(self) -> None:
-        self.requests: list[wire.Envelope] = []
+        self.requests: list[types.Envelope] = []
         self.notifications: list[tuple[str, bytes]] = []
         self.noise: list[str] = []
 
-    def on_request(self, request: wire.Envelope, carrier: object) -> None:
+    def on_request(self, request: types.Envelope, carrier: object) -> None:
         self.requests.append(request)
 
     def on_notification(self, method: str, params: Any) -> None:
@@ -37,7 +37,7 @@ class Asked:
     def __init__(self) -> None:
         self.owner = Owner()
         self.peer = Peer(self.owner, "test#1")
-        self.heard: list[wire.Progress | None] = []
+        self.heard: list[types.Progress | None] = []
         self.slot = Slot(self.heard.append)
         self.id = self.peer.open(self.slot, "tools/call")
 

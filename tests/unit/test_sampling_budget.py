@@ -11,8 +11,8 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, RpcError
-from ipymcp.runtime.responder import SamplingRequest
-from ipymcp.tools.models.sampling import Sampler
+from ipymcp.llm.sampling import Sampler
+from ipymcp.runtime.server_requests import SamplingRequest
 from tests.environments import ROOT
 
 MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}

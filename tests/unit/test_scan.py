@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.demo.tools import TOOLS
-from ipymcp.policy.findings import findings, look_alikes
-from ipymcp.policy.scan import is_plain, scan
-from ipymcp.protocol.wire import ToolDefinition
+from ipymcp.protocol.types import ToolDefinition
+from ipymcp.security.scanner import findings, is_plain, look_alikes, scan
 
 
 def tool(description: str = "Reads.", name: str = "read", **schema: Any) -> ToolDefinition:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import ArgumentError
-from ipymcp.tools.schema import ToolSchema
+from ipymcp.schema.tool_schema import ToolSchema
 
 SEARCH = {
     "type": "object",
@@ -188,7 +188,7 @@ def test_making_a_schema_reads_nothing() -> None:
 
 def test_importing_does_not_load_the_validator() -> None:
     code = (
-        "import sys; from ipymcp.tools.schema import ToolSchema; ToolSchema({}, server='s', tool='t').signature; "
+        "import sys; from ipymcp.schema.tool_schema import ToolSchema; ToolSchema({}, server='s', tool='t').signature; "
         "print('jsonschema_rs' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -237,7 +237,7 @@ def test_a_reference_over_the_network_or_to_a_file_is_never_opened(tmp_path: Any
 def test_a_plain_record_of_scalars_is_judged_without_the_validator() -> None:
     code = """
 import sys
-from ipymcp.tools.schema import ToolSchema
+from ipymcp.schema.tool_schema import ToolSchema
 
 schema = {"type": "object", "properties": {"x": {"type": "string", "title": "X"}, "n": {"type": ["integer", "null"]}}}
 tool = ToolSchema(schema, server="s", tool="t")

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipymcp.errors import ArgumentError
-from ipymcp.tools.schema import ToolSchema
+from ipymcp.schema.tool_schema import ToolSchema
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ipymcp.tools.docstring import docstring, printable
-from ipymcp.tools.schema import ToolSchema
-from ipymcp.tools.stubs import stub
+from ipymcp.api.stubs import stub
+from ipymcp.schema.annotations import docstring, printable
+from ipymcp.schema.tool_schema import ToolSchema
 
 SCHEMA = {
     "properties": {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipymcp.api.stubs import stub
 from ipymcp.errors import ArgumentError
-from ipymcp.tools.docstring import docstring
-from ipymcp.tools.schema import ToolSchema
-from ipymcp.tools.stubs import stub
+from ipymcp.schema.annotations import docstring
+from ipymcp.schema.tool_schema import ToolSchema
 
 
 def nested(levels: int) -> Any:

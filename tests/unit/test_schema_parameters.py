@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipymcp.tools.schema import ToolSchema
+from ipymcp.schema.tool_schema import ToolSchema
 
 
 def make(schema: Any) -> ToolSchema:

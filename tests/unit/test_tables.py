@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipymcp.tools.tables import Table
+from ipymcp.results.tables import Table
 
 SERVERS = Table(
     ["server", "state", "tools"], [["fs", "ready", 14], ["git", "error", None]], title="Servers", note="2 in all"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from ipymcp.interaction.questions import Answer, Candidate, FormQuestion, LoginQuestion, TrustAnswer, TrustQuestion
 from ipymcp.masking import masks
-from ipymcp.notebook.panel import told
-from ipymcp.policy.questions import Candidate, TrustAnswer, TrustQuestion
-from ipymcp.runtime.interaction import Answer, FormQuestion, LoginQuestion
+from ipymcp.panel import questions
 
 
 def test_no_secret_is_in_the_line_of_a_form() -> None:
@@ -13,34 +12,38 @@ def test_no_secret_is_in_the_line_of_a_form() -> None:
     question = FormQuestion("crm", "sync", "Log\nin, \u202eplease", {"type": "object", "properties": fields})
     masks.add("known-secret-value")
     content = {"user": "ada", "pin": "1234", "api_key": "sk-abc", "note": "known-secret-value", "odd": "\ud800"}
-    line = told.fill(question, Answer("accept", content))
+    line = questions.fill(question, Answer("accept", content))
     given = 'user = "ada", pin = ••••, api_key = ••••, note = "[secret]", odd = "?"'
     assert line == f"crm.sync asked: Log in, ⟨U+202E⟩please · {given}"
 
 
 def test_a_form_without_values_was_answered_all_the_same() -> None:
     question = FormQuestion("crm", None, "Go on?", {"type": "object"})
-    assert told.fill(question, Answer("accept", {})) == "crm asked: Go on? · answered"
+    assert questions.fill(question, Answer("accept", {})) == "crm asked: Go on? · answered"
 
 
 def test_a_line_is_short() -> None:
     question = FormQuestion("crm", None, "x" * 10_000, {"type": "object"})
-    assert len(told.fill(question, Answer("accept", {"a": "y" * 10_000}))) < 700
+    assert len(questions.fill(question, Answer("accept", {"a": "y" * 10_000}))) < 700
 
 
 def test_a_login_is_told_without_its_address() -> None:
     question = LoginQuestion(
         "crm", "https://a.example/login?state=s", "a.example", (), None, site="crm.example", answer_to="a.example"
     )
-    assert told.login(question, "https://b.example/?code=secret") == "crm wanted you to log in at a.example · logged in"
-    assert told.login(question, None) == "crm wanted you to log in at a.example · not logged in"
+    assert (
+        questions.login(question, "https://b.example/?code=secret")
+        == "crm wanted you to log in at a.example · logged in"
+    )
+    assert questions.login(question, None) == "crm wanted you to log in at a.example · not logged in"
 
 
 def test_trust_names_what_may_run_and_what_may_not() -> None:
     candidates = tuple(Candidate(name, name, (), (), ()) for name in ("a", "b", "c"))
     question = TrustQuestion(".mcp.json", "is new", candidates)
     assert (
-        told.trust(question, TrustAnswer(frozenset({"c", "a"}))) == "May servers of .mcp.json run? · yes: a, c · no: b"
+        questions.trust(question, TrustAnswer(frozenset({"c", "a"})))
+        == "May servers of .mcp.json run? · yes: a, c · no: b"
     )
-    assert told.trust(question, TrustAnswer()) == "May servers of .mcp.json run? · no: a, b, c"
-    assert told.trust(question, None) == "May servers of .mcp.json run? · not answered"
+    assert questions.trust(question, TrustAnswer()) == "May servers of .mcp.json run? · no: a, b, c"
+    assert questions.trust(question, None) == "May servers of .mcp.json run? · not answered"

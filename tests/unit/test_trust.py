@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import Scope, ServerDefinition, Source
-from ipymcp.config.secrecy import masked
-from ipymcp.config.trust import described, wanted_secrets
+from ipymcp.config.redaction import described, masked, wanted_secrets
 from ipymcp.errors import TrustError
-from ipymcp.policy.questions import TrustAnswer, TrustQuestion
-from ipymcp.policy.trust import MAX_LINES, MAX_SERVERS, Grant, Trust
-from ipymcp.state.db import Database
+from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
+from ipymcp.security.trust import MAX_LINES, MAX_SERVERS, Grant, Trust
+from ipymcp.storage.database import Database
 from tests.environments import ROOT
 
 pytestmark = pytest.mark.posix

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.protocol.transports.turns import CAN_TAKE_TURNS, TurnReader
+from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS, TurnReader
 from tests.unit.test_pipes import PATIENCE, loop, on
 
 __all__ = ["loop"]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.config.files import JSON5_MAX_BYTES
+from ipymcp.config.reading import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
-from ipymcp.notebook.magics.line import LineError, tokenize
-from ipymcp.notebook.magics.values import Object, Text, parse_arguments, parse_body, read_value
+from ipymcp.notebook.line_syntax import LineError, tokenize
+from ipymcp.notebook.line_values import Object, Text, parse_arguments, parse_body, read_value
 
 FRAME = object()
 LOCAL = {"i": 7, "both": "local"}
@@ -250,7 +250,7 @@ def test_a_body_that_cannot_be_read_says_where(body: str, message: str) -> None:
 
 def test_a_long_body_with_comments_is_read_and_costs_no_json5() -> None:
     long = "y" * JSON5_MAX_BYTES
-    script = "import sys; from ipymcp.notebook.magics.values import parse_body; body = sys.stdin.read()"
+    script = "import sys; from ipymcp.notebook.line_values import parse_body; body = sys.stdin.read()"
     script += "; print(len(parse_body(body, ({},))['x']), 'json5' in sys.modules)"
     body = f'{{"x": "{long}", /* mine */ "y": true,}}'
     done = subprocess.run([sys.executable, "-c", script], input=body, capture_output=True, text=True, timeout=60)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.formats import definitions
+from ipymcp.config.parsing import definitions
 from ipymcp.config.variables import Lookup, Reference, expand, references
 from ipymcp.errors import ConfigError
 

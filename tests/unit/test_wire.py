@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.protocol import wire
+from ipymcp.protocol import types
 
 JSON = st.recursive(
     st.none()
@@ -25,12 +25,12 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_values_survive_there_and_back(value: object) -> None:
-    assert wire.loads(wire.encode(value)) == value
-    assert wire.loads(json.dumps(value).encode()) == value
+    assert types.loads(types.encode(value)) == value
+    assert types.loads(json.dumps(value).encode()) == value
 
 
 def test_nan_and_infinities_are_floats() -> None:
-    value = wire.loads(b'{"a": NaN, "b": [Infinity, -Infinity]}')
+    value = types.loads(b'{"a": NaN, "b": [Infinity, -Infinity]}')
     assert math.isnan(value["a"])
     assert value["b"] == [math.inf, -math.inf]
 
@@ -46,7 +46,7 @@ def test_nan_and_infinities_are_floats() -> None:
     ],
 )
 def test_broken_text_is_mended(data: bytes, value: object) -> None:
-    assert wire.loads(data) == value
+    assert types.loads(data) == value
 
 
 @pytest.mark.parametrize(
@@ -59,49 +59,49 @@ def test_broken_text_is_mended(data: bytes, value: object) -> None:
     ],
 )
 def test_what_is_no_json_says_where(data: bytes, message: str) -> None:
-    with pytest.raises(wire.NotJson) as caught:
-        wire.loads(data)
+    with pytest.raises(types.NotJson) as caught:
+        types.loads(data)
     assert str(caught.value) == message
     with pytest.raises(ValueError):
-        wire.decode(data, wire.CallToolResult)
+        types.decode(data, types.CallToolResult)
 
 
 def test_raw_members_survive_the_lenient_way() -> None:
-    result = wire.decode(
-        b'{"content": [{"type": "x", "n": NaN}], "structuredContent": {"a": NaN}}', wire.CallToolResult
+    result = types.decode(
+        b'{"content": [{"type": "x", "n": NaN}], "structuredContent": {"a": NaN}}', types.CallToolResult
     )
-    assert math.isnan(wire.loads(result.structuredContent)["a"])
-    assert math.isnan(wire.loads(result.content)[0]["n"])
-    page = wire.decode(
-        b'{"tools": [{"name": "a", "inputSchema": {"default": NaN}}, {"name": "b"}]}', wire.ListToolsResult
+    assert math.isnan(types.loads(result.structuredContent)["a"])
+    assert math.isnan(types.loads(result.content)[0]["n"])
+    page = types.decode(
+        b'{"tools": [{"name": "a", "inputSchema": {"default": NaN}}, {"name": "b"}]}', types.ListToolsResult
     )
-    assert [wire.decode(raw, wire.ToolDefinition).name for raw in page.items] == ["a", "b"]
+    assert [types.decode(raw, types.ToolDefinition).name for raw in page.items] == ["a", "b"]
 
 
 def test_members_nobody_knows_cost_nothing() -> None:
-    result = wire.decode(b'{"content": [{"type": "hologram"}], "new": {"member": 1}}', wire.CallToolResult)
-    assert wire.loads(result.content) == [{"type": "hologram"}]
+    result = types.decode(b'{"content": [{"type": "hologram"}], "new": {"member": 1}}', types.CallToolResult)
+    assert types.loads(result.content) == [{"type": "hologram"}]
 
 
 def test_a_shape_that_does_not_fit_is_an_error_both_ways() -> None:
     for data in (b'{"tools": 5}', b'{"tools": 5, "x": NaN}'):
         with pytest.raises(msgspec.ValidationError):
-            wire.decode(data, wire.ListToolsResult)
+            types.decode(data, types.ListToolsResult)
 
 
 def test_an_envelope_leaves_what_is_large_undecoded() -> None:
-    envelope = wire.read_envelope(b'{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}')
-    assert isinstance(envelope, wire.Envelope)
+    envelope = types.read_envelope(b'{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}')
+    assert isinstance(envelope, types.Envelope)
     assert (envelope.id, bytes(envelope.result), envelope.method) == (1, b'{"a":[1,2]}', None)
 
 
 @pytest.mark.parametrize("before", [b"", b" ", b"\xef\xbb\xbf"])
 def test_a_batch_is_its_messages(before: bytes) -> None:
-    batch = wire.read_envelope(before + b'[{"id":1,"result":{}},{"method":"x"}]')
+    batch = types.read_envelope(before + b'[{"id":1,"result":{}},{"method":"x"}]')
     assert isinstance(batch, list)
-    assert [wire.loads(item) for item in batch] == [{"id": 1, "result": {}}, {"method": "x"}]
+    assert [types.loads(item) for item in batch] == [{"id": 1, "result": {}}, {"method": "x"}]
 
 
 def test_integers_of_more_digits_than_python_reads_are_infinite() -> None:
     digits = "1" * 5_000
-    assert wire.loads(f'{{"a": {digits}, "b": [-{digits}]}}'.encode()) == {"a": math.inf, "b": [-math.inf]}
+    assert types.loads(f'{{"a": {digits}, "b": [-{digits}]}}'.encode()) == {"a": math.inf, "b": [-math.inf]}

@@ -18,7 +18,7 @@ class Peer:
     def receive(self, data): pass
 """
 CLIENT = """
-from ipymcp.protocol.rpc import Peer
+from ipymcp.protocol.jsonrpc import Peer
 class Client:
     _peer = Peer()
     def _send(self, frame): pass
@@ -32,7 +32,7 @@ def run_pytest(folder: Path, body: str, **env: str) -> tuple[int, str]:
     package.mkdir(parents=True)
     (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
-    (package / "rpc.py").write_text(RPC)
+    (package / "jsonrpc.py").write_text(RPC)
     (package / "client.py").write_text(CLIENT)
     (folder / "test_it.py").write_text(f"def test_it():\n    {body}\n")
     environment = {name: value for name, value in os.environ.items() if name != "IPYMCP_TEST_WIRE"}

@@ -26,7 +26,7 @@ class Client:
 """
 TALK = """
 from ipymcp.protocol.client import Client
-from ipymcp.protocol.rpc import Peer
+from ipymcp.protocol.jsonrpc import Peer
 peer = Peer()
 client = Client(peer)
 assert client._send(b'{"id": 1}', kind="request") == "request"
@@ -41,7 +41,7 @@ def product(tmp_path: Path) -> Path:
     package.mkdir(parents=True)
     (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
-    (package / "rpc.py").write_text(RPC)
+    (package / "jsonrpc.py").write_text(RPC)
     (package / "client.py").write_text(CLIENT)
     return tmp_path / "product"
 
@@ -86,14 +86,14 @@ def test_sessions_of_one_tag_are_told_apart(product: Path, tmp_path: Path) -> No
 
 
 def test_of_a_huge_incoming_frame_only_the_size_is_kept(product: Path, tmp_path: Path) -> None:
-    huge = f"from ipymcp.protocol.rpc import Peer\nPeer().receive(b'x' * {tap.KEPT + 1})"
+    huge = f"from ipymcp.protocol.jsonrpc import Peer\nPeer().receive(b'x' * {tap.KEPT + 1})"
     assert run(huge, product, tmp_path / "log") == [{"session": "demo#1 1", "direction": "in", "size": tap.KEPT + 1}]
 
 
 def test_installing_after_the_import_taps_too_and_uninstalling_restores(product: Path, tmp_path: Path) -> None:
     late = f"""
 import sys; sys.path.append({str(Path(tap.__file__).parents[2])!r})
-import ipymcp.protocol.rpc as rpc
+import ipymcp.protocol.jsonrpc as rpc
 before = rpc.Peer.receive
 from tests.wire import tap
 uninstall = tap.install({str(tmp_path / "late")!r})

@@ -52,7 +52,7 @@ class Seam:
 
 SEAMS = (
     Seam("ipymcp.protocol.client", "Client", "_send", "out", lambda client: client._peer),
-    Seam("ipymcp.protocol.rpc", "Peer", "receive", "in"),
+    Seam("ipymcp.protocol.jsonrpc", "Peer", "receive", "in"),
     Seam("ipymcp.protocol.client", "Client", "shake_hands", "reopened", lambda client: client._peer),
 )
 

@@ -6,19 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import McpError
-from ipymcp.notebook.magics.expressions import evaluate, parse_expression
-from ipymcp.notebook.magics.line import LineError
-from ipymcp.notebook.magics.options import Option, Syntax
-from ipymcp.notebook.magics.request import Command
+from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.line_values import evaluate, parse_expression
 
 if TYPE_CHECKING:
-    from ipymcp.notebook.magics.options import Parsed
-    from ipymcp.notebook.magics.request import Request
-    from ipymcp.tools.models.answer import Answer
-    from ipymcp.tools.models.asking import Asker, Wanted
-    from ipymcp.tools.models.driving import Limits
-    from ipymcp.tools.models.finding import Discover
-    from ipymcp.tools.toolset import Toolset
+    from ipymcp.api.toolset import Toolset
+    from ipymcp.llm.answer import Answer
+    from ipymcp.llm.backend import Limits
+    from ipymcp.llm.chat import Asker, Wanted
+    from ipymcp.llm.tool_search import Discover
+    from ipymcp.notebook.line_syntax import Parsed, Request
 
 __all__ = ["COMMANDS"]
 
@@ -110,7 +107,7 @@ def _answered(request: Request, asker: Asker, wanted: Wanted, shape: str) -> Ans
     """The answer, shown as it comes where that is wanted."""
     if request.is_quiet or shape == "json":
         return request.mcp._loop.run(asker.ask(wanted))
-    from ipymcp.notebook.asking import CellAudience
+    from ipymcp.notebook.live_answer import CellAudience
 
     audience = CellAudience(request.extension, as_markdown=shape == "markdown")
     try:
@@ -141,7 +138,7 @@ def _stopped() -> list[str]:
 
 
 def _wanted(request: Request) -> Wanted:
-    from ipymcp.tools.models.asking import Wanted
+    from ipymcp.llm.chat import Wanted
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
@@ -192,7 +189,7 @@ def _returns(request: Request, parsed: Parsed) -> Any:
 
 
 def _limits(parsed: Parsed) -> Limits:
-    from ipymcp.tools.models.driving import Limits
+    from ipymcp.llm.backend import Limits
 
     usual = Limits()
     given = {name: parsed.number(f"--{name}") for name in ("rounds", "calls", "tokens", "seconds")}

@@ -6,27 +6,23 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.config.convert import SETTINGS, TARGETS
-from ipymcp.config.dialects import OTHER_NAMES
-from ipymcp.config.files import decode
+from ipymcp.api import config_edits
+from ipymcp.api.load_request import notices, placed, settings
+from ipymcp.config.export import SETTINGS, TARGETS
 from ipymcp.config.hosts import HOSTS
-from ipymcp.notebook.magics.line import LineError
-from ipymcp.notebook.magics.load import headers, variables
-from ipymcp.notebook.magics.options import Option, Syntax
-from ipymcp.notebook.magics.request import Command
-from ipymcp.notebook.notices import say
-from ipymcp.runtime.names import nearest
+from ipymcp.config.parsing import OTHER_NAMES
+from ipymcp.config.reading import decode
+from ipymcp.names import nearest
+from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.magics.servers import headers, variables
+from ipymcp.notebook.progress import say
 from ipymcp.text import one_line, quoted
-from ipymcp.tools import configuration, edits
-from ipymcp.tools.asked import notices
-from ipymcp.tools.given import placed, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ipymcp.notebook.magics.line import Word
-    from ipymcp.notebook.magics.request import Request
+    from ipymcp.notebook.line_syntax import Request, Word
 
 __all__ = ["COMMANDS"]
 
@@ -71,12 +67,12 @@ def _listing(request: Request) -> Any:
     found = host.discovery.read()
     for line in notices(found) if not request.line.silent else ():
         say(line)
-    return configuration.listing(found, host)
+    return config_edits.listing(found, host)
 
 
 def _explain(request: Request) -> Any:
     host = request.mcp._host
-    return configuration.explanation(request.names[1], host.discovery.read(), host)
+    return config_edits.explanation(request.names[1], host.discovery.read(), host)
 
 
 def _add(request: Request) -> None:
@@ -85,7 +81,7 @@ def _add(request: Request) -> None:
     values = _values(request, 1 if name is None else 2)
     if not values:
         raise LineError(f"something is missing; usage: %mcp {_SYNTAXES['add'].usage}", request.parsed.names[-1].end)
-    added = edits.add(name, values, request.mcp._host, project=_is_project(request))
+    added = config_edits.add(name, values, request.mcp._host, project=_is_project(request))
     _written(request, added.file, added.names)
 
 
@@ -93,19 +89,19 @@ def _update(request: Request) -> None:
     name, values = request.names[1], _values(request, 2)
     if not values:
         raise LineError(f"nothing to change; usage: %mcp {_SYNTAXES['update'].usage}", request.parsed.names[-1].end)
-    _written(request, edits.update(name, values, request.mcp._host, project=_is_project(request)), [name])
+    _written(request, config_edits.update(name, values, request.mcp._host, project=_is_project(request)), [name])
 
 
 def _remove(request: Request) -> None:
     for name in request.names[1:]:
-        file = edits.remove(name, request.mcp._host, project=_is_project(request))
+        file = config_edits.remove(name, request.mcp._host, project=_is_project(request))
         if not request.is_quiet:
             print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
 
 
 def _import(request: Request) -> None:
     host, wanted = request.names[1], request.names[2:]
-    imported = edits.import_from(
+    imported = config_edits.import_from(
         host, wanted, request.mcp._host, project=_is_project(request), replace=request.parsed.has("--replace")
     )
     if request.is_quiet:
@@ -115,9 +111,9 @@ def _import(request: Request) -> None:
     print(one_line(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}"))  # noqa: T201 - the answer
 
 
-def _export(request: Request) -> configuration.Document:
+def _export(request: Request) -> config_edits.Document:
     host, wanted = request.names[1], request.names[2:]
-    document = configuration.export_to(host, wanted, request.mcp._host)
+    document = config_edits.export_to(host, wanted, request.mcp._host)
     for line in document.notes if not request.line.silent else ():
         say(line)
     return document

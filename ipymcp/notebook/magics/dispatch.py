@@ -11,47 +11,45 @@ from IPython.core.error import UsageError
 import ipymcp
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import masks
-from ipymcp.notebook.magics.line import LineError, tokenize
-from ipymcp.notebook.magics.options import Parsed, split_text
-from ipymcp.notebook.magics.request import Command, Request
-from ipymcp.runtime.names import nearest
+from ipymcp.names import nearest
+from ipymcp.notebook.line_syntax import Command, LineError, Parsed, Request, split_text, tokenize
 from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ipymcp.api.namespace import Mcp
     from ipymcp.notebook.extension import Extension
-    from ipymcp.notebook.magics.line import Word
-    from ipymcp.tools.face import Mcp
+    from ipymcp.notebook.line_syntax import Word
 
 __all__ = ["MODULES", "RUNNERS", "command", "run"]
 
 MODULES = {
-    "load": "load",
-    "tools": "tools",
-    "call": "call",
-    "logs": "logs",
-    "stop": "lifecycle",
-    "panel": "panel",
+    "load": "servers",
+    "tools": "calls",
+    "call": "calls",
+    "logs": "servers",
+    "stop": "servers",
+    "panel": "servers",
     "ask": "ask",
-    "start": "lifecycle",
-    "restart": "lifecycle",
-    "unload": "lifecycle",
-    "enable": "lifecycle",
-    "disable": "lifecycle",
+    "start": "servers",
+    "restart": "servers",
+    "unload": "servers",
+    "enable": "servers",
+    "disable": "servers",
     "resources": "resources",
     "read": "resources",
     "subscribe": "resources",
-    "prompts": "prompts",
-    "prompt": "prompts",
+    "prompts": "resources",
+    "prompt": "resources",
     "config": "config",
-    "secret": "secret",
-    "cancel": "cancel",
-    "history": "history",
-    "policy": "policy",
-    "pins": "pins",
-    "trust": "trust",
-    "stubs": "stubs",
+    "secret": "security",
+    "cancel": "calls",
+    "history": "calls",
+    "policy": "security",
+    "pins": "security",
+    "trust": "security",
+    "stubs": "calls",
     "help": "help",
 }
 """Which module has which word."""
@@ -89,8 +87,7 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
 
 
 def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
-    from ipymcp.notebook.notices import say
-    from ipymcp.notebook.progress import CellPresenter
+    from ipymcp.notebook.progress import CellPresenter, say
 
     mcp = ipymcp.host()
     settings = extension.settings

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.notebook.magics.line import LineError
-from ipymcp.notebook.magics.options import Syntax
-from ipymcp.notebook.magics.request import Command
-from ipymcp.runtime.names import nearest
+from ipymcp.names import nearest
+from ipymcp.notebook.line_syntax import Command, LineError, Syntax
 from ipymcp.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipymcp.notebook.magics.request import Request
+    from ipymcp.notebook.line_syntax import Request
 
 __all__ = ["COMMANDS"]
 

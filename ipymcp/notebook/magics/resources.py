@@ -1,24 +1,55 @@
-"""`%mcp resources|read|subscribe`: what servers give to be read."""
+"""`%mcp resources`, `read`, `subscribe`, `prompts` and `prompt`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ipymcp.notebook.magics.line import LineError
-from ipymcp.notebook.magics.offers import check_patterns, texts
-from ipymcp.notebook.magics.options import Syntax
-from ipymcp.notebook.magics.request import Command
-from ipymcp.tools.kept import kept_resources
-from ipymcp.tools.templates import Template
+from ipymcp.api.resources import Template
+from ipymcp.api.servers import kept_prompts, kept_resources
+from ipymcp.errors import UnknownName
+from ipymcp.names import nearest
+from ipymcp.notebook.line_syntax import Command, LineError, Syntax
+from ipymcp.notebook.line_values import Object, parse_arguments
 
 if TYPE_CHECKING:
-    from ipymcp.notebook.magics.request import Request
-    from ipymcp.tools.readings import ResourceResult
-    from ipymcp.tools.resources import AllResources, Resource
-    from ipymcp.tools.subscription import Subscription
-    from ipymcp.tools.tables import Table
+    from collections.abc import Sequence
 
-__all__ = ["COMMANDS"]
+    from ipymcp.api.prompts import AllPrompts, PromptResult
+    from ipymcp.api.resources import AllResources, Resource, Subscription
+    from ipymcp.notebook.line_syntax import Request, Word
+    from ipymcp.notebook.line_values import Namespaces
+    from ipymcp.results.resource_result import ResourceResult
+    from ipymcp.results.tables import Table
+
+__all__ = ["COMMANDS", "check_patterns", "texts"]
+
+
+def texts(words: Sequence[Word], namespaces: Namespaces) -> dict[str, Any]:
+    """`key=value` words whose values are text.
+
+    Raises:
+        LineError: A word has no key, or a key comes twice.
+        ArgumentError: A value names what the notebook does not have.
+    """
+    return {
+        name: value.value if isinstance(value, Object) else value.text
+        for name, value in parse_arguments(words, namespaces)
+    }
+
+
+def check_patterns(request: Request, found: bool, kind: str) -> None:
+    """Say that a pattern means a server that there is not, where patterns found nothing.
+
+    Raises:
+        UnknownName: It does.
+    """
+    for pattern in request.names if not found else ():
+        server = pattern.removeprefix("!").partition(".")[0]
+        known = [*request.mcp, *request.mcp._host.aliases().values()]
+        if server.isidentifier() and server not in known:
+            hint = nearest(server, request.mcp) or "%mcp lists the servers"
+            raise UnknownName(f"no {kind} matches {pattern!r}: there is no server {server!r}", hint=hint)
+
 
 _RESOURCES = """List the resources of the servers that are ready, and their templates.
 
@@ -80,8 +111,51 @@ def _target(word: str) -> Syntax:
     return Syntax(f"{word} {_TARGET}", at_least=2, takes=("server", "resource"), arguments=True)
 
 
-COMMANDS: dict[str, Command] = {
+_RESOURCES_COMMANDS: dict[str, Command] = {
     "resources": Command(Syntax("resources [PATTERN…]", takes=("server",)), _RESOURCES, _resources),
     "read": Command(_target("read"), _READ, _read),
     "subscribe": Command(_target("subscribe"), _SUBSCRIBE, _subscribe),
 }
+
+
+_PROMPTS = """List the prompts of the servers that are ready.
+
+    %mcp prompts           all
+    %mcp prompts demo      those of one server
+    %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies
+
+Of a server that does not run, named so, they are what it had when somebody last looked, in any notebook."""
+
+_PROMPT = """Get the messages of a prompt; they are the value of the line.
+
+    %mcp prompt demo.describe species=Gentoo
+    p = %mcp prompt demo.describe species=$name
+    p.text, p.messages
+
+A value is text; $name and {expr} are the notebook's, as in %mcp call."""
+
+
+def _prompts(request: Request) -> AllPrompts | Table:
+    selection = request.mcp.prompts(*request.names)
+    found = not request.names or len(selection) > 0
+    if not found and (kept := kept_prompts(request.mcp, request.names)) is not None:
+        return kept
+    check_patterns(request, found, "prompt")
+    return selection
+
+
+def _prompt(request: Request) -> PromptResult:
+    path, *rest = request.parsed.names
+    session, name = request.mcp._host.resolve(path.text, "prompt")
+    return request.mcp[session.name].prompts[name](**texts(rest, request.namespaces))
+
+
+_PROMPTS_COMMANDS = {
+    "prompts": Command(Syntax("prompts [PATTERN…]", takes=("server",)), _PROMPTS, _prompts),
+    "prompt": Command(
+        Syntax("prompt SERVER.NAME key=value …", at_least=1, takes=("prompt",), arguments=True), _PROMPT, _prompt
+    ),
+}
+
+
+COMMANDS = {**_RESOURCES_COMMANDS, **_PROMPTS_COMMANDS}

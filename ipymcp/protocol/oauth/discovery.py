@@ -1,4 +1,7 @@
-"""Finding out who logs users in to a server, and at which addresses.
+"""Discovery for a login: the server's challenge (RFC 9110), its metadata, and the authorization server's.
+
+One header may hold several challenges, separated by the same commas as their parameters; a value may be quoted and
+hold commas itself. Real servers bend the grammar, so whatever cannot be read is skipped, never an error.
 
 Sources: RFC 9728 and RFC 8414; OpenID Connect Discovery 1.0; MCP 2026-07-28, authorization server discovery; for
 servers older than those, MCP 2025-03-26, authorization, section 2.3.
@@ -6,19 +9,109 @@ servers older than those, MCP 2025-03-26, authorization, section 2.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.jsontypes import is_array
 from ipymcp.protocol.oauth import addresses
-from ipymcp.protocol.oauth.challenges import scope_tokens
+from ipymcp.protocol.types import is_array
 
 if TYPE_CHECKING:
-    from ipymcp.protocol.oauth.fetching import Web
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["AuthorizationServer", "Resource", "authorization_server", "resource", "resource_urls", "server_urls"]
+    from ipymcp.protocol.oauth.http import Web
+
+__all__ = [
+    "AuthorizationServer",
+    "Challenge",
+    "Demand",
+    "Resource",
+    "authorization_server",
+    "demand",
+    "parse",
+    "resource",
+    "resource_urls",
+    "scope_tokens",
+    "server_urls",
+]
+
+
+_LONGEST = 16_384
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*+)"?|([^\s,"=][^\s,"]*+))(?=[\s,]|$)', re.DOTALL)
+_SCHEME = re.compile(rf"\s*({_TOKEN})(?=[\s,]|$)")
+_TOKEN68 = re.compile(r"[ \t]+[A-Za-z0-9._~+/-]+=*\s*(?=,|$)")
+_REST = re.compile(r"[^,]*")
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """One way in that the server offers."""
+
+    scheme: str
+    """In lower case, such as `bearer`."""
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By names in lower case; of a name that comes twice, the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the challenges of one answer ask for, taken together."""
+
+    resource_metadata: str | None = None
+    """Where the server says its metadata is (RFC 9728 section 5.1)."""
+    scopes: tuple[str, ...] = ()
+    error: str | None = None
+    """Such as `invalid_token` or `insufficient_scope` (RFC 6750 section 3.1)."""
+
+
+def parse(values: Sequence[str]) -> list[Challenge]:
+    """The challenges in `WWW-Authenticate` headers, in order."""
+    return [challenge for value in values for challenge in _challenges(value[:_LONGEST])]
+
+
+def demand(values: Sequence[str]) -> Demand:
+    """What `WWW-Authenticate` headers ask of an OAuth client; Bearer challenges come first."""
+    ordered = sorted(parse(values), key=lambda challenge: challenge.scheme != "bearer")
+
+    def first(name: str) -> str | None:
+        return next((c.parameters[name] for c in ordered if c.parameters.get(name)), None)
+
+    return Demand(first("resource_metadata"), scope_tokens((first("scope") or "").split(" ")), first("error"))
+
+
+def scope_tokens(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the names that are scopes (RFC 6749 section 3.3), each once; a question shows them to the user."""
+    return tuple(dict.fromkeys(name for name in names if _SCOPE.fullmatch(name)))
+
+
+def _challenges(text: str) -> Iterator[Challenge]:
+    position = 0
+    scheme: str | None = None
+    parameters: dict[str, str] = {}
+    while position < len(text):
+        if text[position] in ", \t\r\n":
+            position += 1
+        elif scheme is not None and (found := _PARAMETER.match(text, position)):
+            name, quoted, plain = found.groups()
+            parameters.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
+            position = found.end()
+        elif found := _SCHEME.match(text, position):
+            if scheme is not None:
+                yield Challenge(scheme, parameters)
+            scheme, parameters = found[1].lower(), {}
+            position = found.end()
+            if not _PARAMETER.match(text, position) and (token68 := _TOKEN68.match(text, position)):
+                position = token68.end()
+        else:
+            position = max(_REST.match(text, position).end(), position + 1)  # pyright: ignore[reportOptionalMemberAccess]
+    if scheme is not None:
+        yield Challenge(scheme, parameters)
+
 
 _MOST_ISSUERS = 4
 _MOST_ITEMS = 200

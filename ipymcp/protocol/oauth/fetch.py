@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import ConnectionLost
-from ipymcp.protocol.oauth.fetching import MAX_BODY
+from ipymcp.protocol.oauth.http import MAX_BODY
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.protocol.transports.http_client import HttpClient
-from ipymcp.protocol.transports.refusals import Unreachable
+from ipymcp.protocol.transports.http_errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import AuthError
 from ipymcp.masking import masks
 from ipymcp.protocol.oauth import addresses, discovery
-from ipymcp.protocol.oauth.challenges import Demand, demand
-from ipymcp.protocol.oauth.endpoint import Refused
-from ipymcp.protocol.oauth.fetching import Web
-from ipymcp.protocol.oauth.grants import Granter
-from ipymcp.protocol.oauth.login import Login
+from ipymcp.protocol.oauth.discovery import Demand, demand
+from ipymcp.protocol.oauth.http import Web
+from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
 from ipymcp.protocol.oauth.store import TokenKey
+from ipymcp.protocol.oauth.tokens import Granter, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ipymcp.protocol.oauth.discovery import AuthorizationServer, Resource
-    from ipymcp.protocol.oauth.fetching import Fetch
-    from ipymcp.protocol.oauth.redirect import OpenRedirect
-    from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings
+    from ipymcp.protocol.oauth.http import Fetch
+    from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings, OpenRedirect
     from ipymcp.protocol.oauth.store import Tokens, TokenStore
 
 __all__ = ["OAuth"]

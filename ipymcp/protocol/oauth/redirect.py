@@ -1,20 +1,31 @@
-"""Where the browser comes back to after a login (RFC 8252 section 7.3)."""
+"""One login in the browser: the page, the redirect back (RFC 8252 section 7.3), the code."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.oauth.registration import client_for
+from ipymcp.protocol.oauth.settings import LoginRequest, OpenRedirect, RedirectSource
+from ipymcp.protocol.oauth.tokens import Asked, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LoopbackRedirect", "OpenRedirect", "RedirectSource"]
+    from ipymcp.protocol.oauth.discovery import AuthorizationServer
+    from ipymcp.protocol.oauth.http import Web
+    from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings
+    from ipymcp.protocol.oauth.store import Registration, Tokens, TokenStore
+    from ipymcp.protocol.oauth.tokens import Granter
+
+__all__ = ["Login", "LoopbackRedirect"]
+
 
 _ANY_PORT = "http://127.0.0.1/callback"
 _LONGEST_REQUEST = 16_384
@@ -27,36 +38,6 @@ _HEADERS = (
 )
 _ARRIVED = "The notebook has the answer and goes on there. You can close this page."
 _UNKNOWN = "No login of this notebook is waiting for this address."
-
-
-class RedirectSource(Protocol):
-    """A place where the redirect of one login arrives."""
-
-    @property
-    def uri(self) -> str:
-        """The redirect URI."""
-        ...
-
-    async def received(self) -> str:
-        """Wait for the redirect that belongs to this login; the redirected address in full."""
-        ...
-
-    async def aclose(self) -> None:
-        """Stop waiting for it."""
-        ...
-
-
-class OpenRedirect(Protocol):
-    """Makes the place for one login."""
-
-    async def __call__(self, state: str, known: Sequence[str]) -> RedirectSource:
-        """Open it.
-
-        Args:
-            state: The `state` of the login; redirects without it are somebody else's.
-            known: Redirect URIs that are registered already, best first; one of them saves a registration.
-        """
-        ...
 
 
 class LoopbackRedirect:
@@ -160,3 +141,88 @@ def _is_variant(candidate: str, pattern: str) -> bool:
         return parts.port is not None and wanted == parts._replace(netloc=parts.netloc.rpartition(":")[0])
     except ValueError:
         return False
+
+
+_FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
+
+
+class Login:
+    """Logs a person in.
+
+    Args:
+        web: The network.
+        settings: What is configured.
+        store: Where registrations are kept.
+        user: Who logs in.
+        open_redirect: Where redirects arrive, in place of a listener on this machine.
+    """
+
+    def __init__(
+        self,
+        web: Web,
+        settings: OAuthSettings,
+        store: TokenStore,
+        user: LoginUser,
+        open_redirect: OpenRedirect | None,
+    ) -> None:
+        self._web = web
+        self._settings = settings
+        self._store = store
+        self._user = user
+        self._open_redirect = open_redirect
+
+    async def run(
+        self, server: AuthorizationServer, granter: Granter, client: Registration | None, scopes: tuple[str, ...]
+    ) -> Tokens:
+        """Log in.
+
+        Args:
+            server: The authorization server.
+            granter: Gets its tokens.
+            client: The configured client, if there is one.
+            scopes: What to ask for.
+
+        Raises:
+            AuthError: The login was refused or failed.
+        """
+        page = granter.login_page()
+        state = secrets.token_urlsafe(32)
+        known = await self._store.redirect_uris(server.issuer)
+        redirect = await self._redirect(state, known)
+        try:
+            uri = redirect.uri if redirect else self._settings.redirect_uri or ""
+            client = client or await client_for(self._web, server, self._settings, self._store, uri, scopes)
+            asked = Asked(uri, scopes, state)
+            request = LoginRequest(
+                url=granter.request_url(page, asked, client),
+                domain=addresses.host(page),
+                site=granter.site,
+                answer_to=granter.answer_to,
+                gives_secret=self._settings.client_secret is not None,
+                issuer=server.issuer,
+                scopes=scopes,
+                redirect_uri=uri,
+                redirect=redirect,
+                slip=partial(granter.slip, asked),
+            )
+            try:
+                code = granter.code(asked, await self._user.login(request))
+                return await granter.exchange(asked, client, code)
+            except (AuthError, asyncio.CancelledError) as error:
+                if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
+                    # It may have forgotten the client, and then only its own page says so, to the user.
+                    await self._store.forget_registration(server.issuer, uri)
+                raise
+        finally:
+            if redirect is not None:
+                await redirect.aclose()
+
+    async def _redirect(self, state: str, known: Sequence[str]) -> RedirectSource | None:
+        """Where the redirect will arrive; None where only the user will see it."""
+        if self._open_redirect is not None:
+            return await self._open_redirect(state, known)
+        uri = self._settings.redirect_uri
+        if uri is None or (urlsplit(uri).scheme == "http" and addresses.is_loopback(uri)):
+            return await LoopbackRedirect.open(state, known, uri)
+        addresses.secure(uri, "redirect_uri", loopback=True)
+        return None

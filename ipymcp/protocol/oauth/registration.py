@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import addresses, endpoint
+from ipymcp.protocol.oauth import addresses, tokens
 from ipymcp.protocol.oauth.store import Registration
 
 if TYPE_CHECKING:
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
-    from ipymcp.protocol.oauth.fetching import Web
+    from ipymcp.protocol.oauth.http import Web
     from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
     from ipymcp.protocol.oauth.store import TokenStore
 
@@ -58,7 +58,7 @@ def configured(
             f"cannot log in: the server wants the configured client secret sent to {who}",
             hint=f"if the client was registered there, set issuer to {server.issuer!r} in its auth",
         )
-    method = endpoint.auth_method(settings, server, has_secret=settings.client_secret is not None)
+    method = tokens.auth_method(settings, server, has_secret=settings.client_secret is not None)
     return Registration(settings.client_id, method, settings.client_secret)
 
 
@@ -108,7 +108,7 @@ async def _register(
     }
     reply = await web.post_json(server.registration_endpoint, metadata, "the registration endpoint")
     try:
-        document = endpoint.as_told(reply, who, "the registration of ipymcp", [])
+        document = tokens.as_told(reply, who, "the registration of ipymcp", [])
     except AuthError as error:
         if server.is_assumed:
             message = f"the server on {who} wants a login, and says nowhere how to log in"

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ipymcp.protocol.oauth.redirect import RedirectSource
+    pass
 
-__all__ = ["AuthMethod", "LoginRequest", "LoginUser", "OAuthSettings"]
+__all__ = ["AuthMethod", "LoginRequest", "LoginUser", "OAuthSettings", "OpenRedirect", "RedirectSource"]
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 
@@ -85,5 +85,35 @@ class LoginUser(Protocol):
 
         Raises:
             AuthError: The user refuses, or there is nobody to ask.
+        """
+        ...
+
+
+class RedirectSource(Protocol):
+    """A place where the redirect of one login arrives."""
+
+    @property
+    def uri(self) -> str:
+        """The redirect URI."""
+        ...
+
+    async def received(self) -> str:
+        """Wait for the redirect that belongs to this login; the redirected address in full."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop waiting for it."""
+        ...
+
+
+class OpenRedirect(Protocol):
+    """Makes the place for one login."""
+
+    async def __call__(self, state: str, known: Sequence[str]) -> RedirectSource:
+        """Open it.
+
+        Args:
+            state: The `state` of the login; redirects without it are somebody else's.
+            known: Redirect URIs that are registered already, best first; one of them saves a registration.
         """
         ...

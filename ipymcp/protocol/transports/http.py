@@ -13,16 +13,16 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from ipymcp.errors import CallError, ConnectionLost, McpError
-from ipymcp.protocol.transports import refusals
+from ipymcp.protocol.transports import http_errors
+from ipymcp.protocol.transports.event_streams import Cursor, EventReader
 from ipymcp.protocol.transports.remote import RemoteTransport
-from ipymcp.protocol.transports.streams import Cursor, EventReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipymcp.protocol.transports.base import Authorizer, Receiver
     from ipymcp.protocol.transports.http_client import Answer
-    from ipymcp.protocol.transports.outbox import Post
+    from ipymcp.protocol.transports.remote import Post
 
 __all__ = ["StreamableHttpTransport"]
 
@@ -93,9 +93,9 @@ class StreamableHttpTransport(RemoteTransport):
             ) as answer:
                 if 200 <= answer.status < 300:
                     return await self._hear(post, answer)
-                body = await answer.read_beginning(refusals.BEGINNING)
-            if session is None or not refusals.forgets_session(answer.status, body):
-                return refusals.refusal(answer.status, answer.phrase, answer.headers, body)
+                body = await answer.read_beginning(http_errors.BEGINNING)
+            if session is None or not http_errors.forgets_session(answer.status, body):
+                return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
             if self._session == session:
                 self._forget_session()
 
@@ -109,7 +109,7 @@ class StreamableHttpTransport(RemoteTransport):
         elif message.method == "notifications/initialized":
             self._listen(message.headers)
         if message.kind != "request":
-            await answer.read_beginning(refusals.BEGINNING)
+            await answer.read_beginning(http_errors.BEGINNING)
             return None
         if answer.media_type == _EVENTS:
             return await self._hear_events(post, answer)
@@ -117,7 +117,7 @@ class StreamableHttpTransport(RemoteTransport):
         if not body:
             return CallError(f"the server answered HTTP {answer.phrase} and nothing else", hint="a fault of the server")
         if answer.media_type != "application/json" and body[:64].lstrip()[:1] not in (b"{", b"["):
-            return refusals.no_message(answer.media_type, body[: refusals.BEGINNING])
+            return http_errors.no_message(answer.media_type, body[: http_errors.BEGINNING])
         self._receiver.message(body, message.id)
         return CallError("the server's answer is none to this request", hint="a fault of the server; its log has it")
 

@@ -11,10 +11,10 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import ConnectionLost, McpError
-from ipymcp.protocol.transports import refusals
+from ipymcp.protocol.transports import http_errors
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 from ipymcp.protocol.transports.base import NO_HEADERS
-from ipymcp.protocol.transports.refusals import Unreachable
+from ipymcp.protocol.transports.http_errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -88,7 +88,7 @@ class HttpLink:
                 if answer.status != 401 and not challenges:
                     yield answer
                     return
-                await answer.read_beginning(refusals.BEGINNING)
+                await answer.read_beginning(http_errors.BEGINNING)
                 peer = answer.peer
             finally:
                 await answer.aclose()
@@ -98,7 +98,7 @@ class HttpLink:
                 or not await self._authorizer.challenged(answer.status, challenges, credentials, peer)
             ):
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
-                raise refusals.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
+                raise http_errors.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
 
     async def farewell(self, method: str, headers: Mapping[str, str]) -> None:
         """Send a request whose answer is of no consequence, and which may fail."""

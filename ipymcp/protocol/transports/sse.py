@@ -12,17 +12,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import ConnectionLost, McpError, StartError
-from ipymcp.protocol.transports import refusals
+from ipymcp.protocol.transports import http_errors
 from ipymcp.protocol.transports.addresses import within_origin
+from ipymcp.protocol.transports.event_streams import Cursor, EventReader
 from ipymcp.protocol.transports.remote import RemoteTransport
-from ipymcp.protocol.transports.streams import Cursor, EventReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipymcp.protocol.transports.base import Authorizer, Receiver
-    from ipymcp.protocol.transports.events import Event
-    from ipymcp.protocol.transports.outbox import Post
+    from ipymcp.protocol.transports.event_streams import Event
+    from ipymcp.protocol.transports.remote import Post
 
 __all__ = ["LegacySseTransport"]
 
@@ -52,10 +52,10 @@ class LegacySseTransport(RemoteTransport):
         try:
             async with self._link.answer("GET", {"Accept": _EVENTS}) as answer:
                 if answer.status != 200 or answer.media_type != _EVENTS:
-                    body = await answer.read_beginning(refusals.BEGINNING)
+                    body = await answer.read_beginning(http_errors.BEGINNING)
                     if answer.status >= 400:
-                        raise refusals.refusal(answer.status, answer.phrase, answer.headers, body)
-                    raise refusals.no_message(answer.media_type, body)
+                        raise http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+                    raise http_errors.no_message(answer.media_type, body)
                 await self._events.read(answer, Cursor(), on_other=self._on_event)
             error: McpError = ConnectionLost("the server ended its stream")
         except McpError as failure:
@@ -97,12 +97,12 @@ class LegacySseTransport(RemoteTransport):
                 url=self._endpoint.result(),
                 on_written=lambda: self._outbox.written(post),
             ) as answer:
-                body = await answer.read_beginning(refusals.BEGINNING)
+                body = await answer.read_beginning(http_errors.BEGINNING)
         if 200 <= answer.status < 300:
             return None  # the answer comes on the stream
-        if refusals.forgets_session(answer.status, body):
+        if http_errors.forgets_session(answer.status, body):
             self._lose("the server does not know this connection any more")
-        return refusals.refusal(answer.status, answer.phrase, answer.headers, body)
+        return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
 
     def _lose(self, reason: str) -> None:
         if not self._is_lost:

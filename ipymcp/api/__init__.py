@@ -1,0 +1,1 @@
+"""The Python interface: tools as functions, servers, resources and prompts as objects."""

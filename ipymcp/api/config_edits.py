@@ -1,0 +1,397 @@
+"""The configuration as the user sees it, and the changes to ipymcp's own files.
+
+What the user typed may run; what is changed may run if the user had agreed to it before; what is imported from a file
+may run once the user has been shown it and agreed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+
+from ipymcp.api.load_request import given
+from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.editing import changed, edit, editable, ours, project_file, put, standing
+from ipymcp.config.export import TARGETS, adopted, as_own, exported
+from ipymcp.config.hosts import HOSTS, read_host
+from ipymcp.config.paths import own_files, user_file
+from ipymcp.config.reading import read_each
+from ipymcp.config.redaction import masked_definition
+from ipymcp.config.variables import references
+from ipymcp.errors import ConfigError, UnknownName
+from ipymcp.names import nearest
+from ipymcp.results.tables import Table
+from ipymcp.runtime.process_env import folder_of
+from ipymcp.runtime.session import State
+from ipymcp.security.trust import Grant
+from ipymcp.text import escaped, quoted, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ipymcp.config.discovery import Configuration
+    from ipymcp.config.variables import Reference
+    from ipymcp.runtime.host import Host
+
+__all__ = ["Document", "Imported", "add", "explanation", "export_to", "import_from", "listing", "remove", "update"]
+
+
+_TYPED = frozenset({"cell", "script", "named"})
+"""The scopes of definitions that are nearer than any file that was found."""
+Row = tuple[str, str, str]
+
+
+class Document:
+    """A document of another host. What it shows is masked; `.text` and `.data` hold all of it, to be copied.
+
+    Args:
+        data: What to write.
+        shown: The same as it may be shown.
+        notes: What is not in it, a line each.
+    """
+
+    def __init__(self, data: Mapping[str, Any], shown: Mapping[str, Any], notes: Sequence[str]) -> None:
+        self.data = data
+        self.notes = tuple(notes)
+        self._shown = json.dumps(shown, indent=2, ensure_ascii=False)
+
+    @property
+    def text(self) -> str:
+        """The whole document, as JSON."""
+        return json.dumps(self.data, indent=2, ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        masked = "" if self._shown == self.text else "\n(what looks secret is masked here; .text has all of it)"
+        return visible(self._shown) + masked
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": f"<pre>{escaped(repr(self))}</pre>"}
+
+
+def listing(found: Configuration, host: Host) -> Table:
+    """One row a definition, nearest first."""
+    rows: list[tuple[str, str, str, str]] = []
+    for name, entry in found.servers.items():
+        if isinstance(entry, ConfigError):
+            rows.append((name, "", "error", entry.message))
+            continue
+        rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
+        rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
+    where = f"keeps one in {user_file()}; a project's stand in mcp.json, in {host.folder} or above it"
+    note = "" if rows else f"no servers are configured: %mcp config add NAME -- COMMAND ARG… {where}"
+    read = f"the notebook's folder is {host.folder}"
+    return Table(("server", "runs", "state", "file"), rows, title="MCP configuration", note=note or read)
+
+
+def explanation(name: str, found: Configuration, host: Host) -> Table:
+    """One row a value of a server: what it is, and where it stands.
+
+    Raises:
+        ConfigError: Its definition is wrong.
+        UnknownName: It is nowhere defined.
+    """
+    session = host.sessions.get(name)
+    entry = found.servers.get(name)
+    farther: list[ServerDefinition] = list(found.shadowed.get(name, ()))
+    loaded = session.definition if session is not None else None
+    if loaded is not None and loaded.source.scope in _TYPED:
+        farther = [entry, *farther] if isinstance(entry, ServerDefinition) else farther
+        entry = loaded
+    if isinstance(entry, ConfigError):
+        raise entry
+    if entry is None:
+        hint = nearest(name, [*found.servers, *host.sessions]) or "%mcp config lists them"
+        raise UnknownName(f"no server {name!r} is configured here", hint=hint)
+    rows = [*_values(entry), *_variables(entry, host), *_place(entry, host)]
+    rows += [("shadows", _runs(one), one.source.where()) for one in farther]
+    note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {quoted(name)} asks"
+    title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
+    return Table(("value", "is", "from"), rows, title=title, note=note)
+
+
+def export_to(target: str, names: Sequence[str], host: Host) -> Document:
+    """Servers as another host writes them: those that are configured, or loaded under these names.
+
+    Raises:
+        UnknownName: No such host, or no such server.
+    """
+    if target not in TARGETS:
+        hint = nearest(target, TARGETS, limit=1) or f"there are {', '.join(TARGETS)}"
+        raise UnknownName(f"there is no host {target!r} to export to", hint=hint)
+    found = host.discovery.read().definitions
+    loaded = {session.name: session.definition for session in host.sessions.values()}
+    typed = {name: one for name, one in loaded.items() if name not in found or one.source.scope in _TYPED}
+    known = {**found, **typed}
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"no server {name!r} is configured here", hint=nearest(name, known) or "%mcp config")
+    chosen = [known[name] for name in names or known]
+    whole = exported(chosen, target, host.folder)
+    shown = exported(map(masked_definition, chosen), target, host.folder)
+    return Document(whole.document, shown.document, whole.notes)
+
+
+def _short(source: Source, host: Host) -> str:
+    """A file as it may be typed in the notebook's folder."""
+    path, home = str(source), os.path.expanduser("~")
+    for folder, start in ((host.folder, ""), (home, f"~{os.sep}")):
+        if path.startswith(folder + os.sep):
+            return start + path[len(folder) + 1 :]
+    return path
+
+
+def _runs(definition: ServerDefinition) -> str:
+    shown = masked_definition(definition)
+    return shown.url or " ".join([shown.command or "", *shown.args])
+
+
+def _state(definition: ServerDefinition, host: Host) -> str:
+    if definition.disabled:
+        return "disabled"
+    session = host.sessions.get(definition.name)
+    if session is not None and session.definition == definition:
+        return session.state.word
+    if not host.trusts(definition):
+        return State.NEEDS_TRUST.word
+    return "not loaded" if session is None else "changed"
+
+
+def _values(definition: ServerDefinition) -> Iterator[Row]:
+    shown, source = masked_definition(definition), definition.source
+    for key, value in as_own(shown.replace(extra={})).items():
+        items: list[tuple[str, Any]] = [("", value)]
+        if isinstance(value, dict):
+            items = list(cast("dict[str, Any]", value).items())
+        for name, item in items:
+            path = f"{key}.{name}" if name else key
+            text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+            yield path, text, source.path(path)
+    for key in definition.extra:
+        yield key, "kept, not used", source.path(key)
+
+
+def _variables(definition: ServerDefinition, host: Host) -> Iterator[Row]:
+    for one in references(definition):
+        yield one.text, _standing(one, definition, host), definition.source.path(one.where)
+
+
+def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
+    """What a variable stands for, without its value."""
+    if one.kind == "variable":
+        if one.name in os.environ:
+            return "a variable of this kernel"
+        if one.name in definition.env and one.where != f"env.{one.name}":
+            return "the definition's own env"
+        return "unset: its default" if one.default is not None else "not set in this kernel"
+    if one.kind == "input":
+        return "asked for at the start" if one.name in definition.inputs else "described nowhere"
+    if one.kind == "secret":
+        is_kept = any(kept.name == one.name for kept in host.state.secrets.kept())
+        return "a kept secret" if is_kept else f"not kept: %mcp secret set {quoted(one.name)}"
+    return "a folder" if one.kind == "place" else "nothing ipymcp knows"
+
+
+def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:
+    if definition.command is None:
+        return
+    source = definition.source
+    if definition.cwd is not None:
+        why = "its cwd"
+    elif source.scope == "user":
+        why = "a private folder, as it has no cwd"
+    else:
+        why = "the notebook's folder" if source.folder is None else "the folder of its file"
+    yield "runs in", folder_of(definition, host.folder), why
+
+
+class Imported(Struct, frozen=True):
+    """What an import did."""
+
+    file: Path
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool) -> Imported:
+    """Write a new server, or all of a document.
+
+    Args:
+        name: What to call it; of a document with several, which of them.
+        values: Its definition, or a document of any host.
+        host: The notebook's.
+        project: Whether to write the project's file, and not the user's own.
+
+    Raises:
+        ConfigError: There is one of that name, it is wrong, or the file cannot be written.
+        UnknownName: The document has no server of that name.
+    """
+    file, source = _target(host, project)
+    chosen = given(name, values, source)
+    added: list[ServerDefinition] = []
+
+    def alter(document: dict[str, Any]) -> None:
+        servers = document["mcpServers"]
+        for one in chosen:
+            if one.name in servers:
+                word = quoted(one.name)
+                hint = f"%mcp config update {word} …, or %mcp config remove {word}"
+                raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
+            added.append(put(one, document, source))
+
+    _edit(file, alter, host, project)
+    for one in added:
+        host.loop.run(host.guard.trust.agree_to_typed(one))
+    return Imported(file, tuple(one.name for one in added), ())
+
+
+def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
+    """Change some values of a server; None takes one out. Gives the file.
+
+    Raises:
+        ConfigError: ipymcp's own files do not define it, it would be wrong, or the file cannot be written.
+    """
+    file, source = _holder(name, host, project)
+    updated: list[tuple[Grant | None, ServerDefinition]] = []
+
+    def alter(document: dict[str, Any]) -> None:
+        servers = document["mcpServers"]
+        entry = _entry(name, servers, file)
+        grant = _grant(name, document, source, host)  # before it is changed
+        servers[name] = changed(ours(entry, values, source), values)
+        updated.append((grant, standing(name, document, source)))
+
+    _edit(file, alter, host, source.scope == "project")
+    for grant, definition in updated:
+        host.loop.run(host.guard.trust.carry_over(grant, definition))
+    return file
+
+
+def remove(name: str, host: Host, *, project: bool) -> Path:
+    """Take a server out; gives the file. Raises as `update`."""
+    file, source = _holder(name, host, project)
+
+    def alter(document: dict[str, Any]) -> None:
+        servers = document["mcpServers"]
+        _entry(name, servers, file)
+        del servers[name]
+
+    return _edit(file, alter, host, source.scope == "project")
+
+
+def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, replace: bool) -> Imported:
+    """Take another host's servers over, from its own files or from one that is named.
+
+    Another host's own files are the user's. Of any other file the user is shown what would run, and asked.
+
+    Raises:
+        UnknownName: No such host, or it has no such server.
+        ConfigError: There is nothing to read, or the file cannot be written.
+        TrustError: Nobody could be asked whether it may run.
+    """
+    theirs, notes = _theirs(place, host)
+    for name in names:
+        if name not in theirs:
+            raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, theirs) or ", ".join(theirs))
+    file, source = _target(host, project)
+    scratch = editable(file)[1]
+    there = frozenset(scratch["mcpServers"])
+    chosen: list[ServerDefinition] = []
+    for one in (theirs[name] for name in names or theirs):
+        if one.name in there and not replace:
+            notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
+        else:
+            chosen.append(one)
+    shown: dict[str, ServerDefinition] = {}
+    granted: Mapping[str, Grant] = {one.name: Grant() for one in chosen}
+    if chosen and place not in HOSTS:
+        shown = {one.name: put(one, scratch, source) for one in chosen}  # as it will stand
+        asked = [one.shadowing(str(file)) if one.name in there else one for one in shown.values()]
+        answer = host.loop.run(host.guard.trust.ask_about_import(_path(place, host), str(file), asked))
+        notes += [f"{name} is not imported: {why}" for name, why in answer.refused.items()]
+        chosen = [one for one in chosen if one.name not in answer.refused]
+        granted = answer.granted
+    taken: list[ServerDefinition] = []
+
+    def alter(document: dict[str, Any]) -> None:
+        for one in chosen:
+            definition = put(one, document, source)
+            if shown.get(one.name, definition) != definition:
+                raise ConfigError(f"{file}: has changed meanwhile", hint="import it again")
+            taken.append(definition)
+
+    if chosen:
+        _edit(file, alter, host, project)
+    for one in taken:
+        host.loop.run(host.guard.trust.carry_over(granted.get(one.name), one))
+    return Imported(file, tuple(one.name for one in taken), tuple(notes))
+
+
+def _path(place: str, host: Host) -> str:
+    return os.path.abspath(os.path.join(host.folder, os.path.expanduser(place)))
+
+
+def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
+    if place in HOSTS:
+        found = read_host(place, host.folder)
+        return dict(found.definitions), [error.message for error in found.problems]
+    if "/" not in place and os.sep not in place and "." not in place:
+        hint = nearest(place, HOSTS, limit=1) or f"a file's path, or one of {', '.join(HOSTS)}"
+        raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
+    path = _path(place, host)
+    found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
+    wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
+    return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
+
+
+def _target(host: Host, project: bool) -> tuple[Path, Source]:
+    file = project_file(host.folder) if project else Path(user_file())
+    return file, Source(scope="project" if project else "user", file=str(file), folder=str(file.parent))
+
+
+def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
+    """Which of ipymcp's own files defines a server; the project's where that is asked for, or the user's does not."""
+    file, source = _target(host, project)
+    if project:
+        return file, source
+    own = {*own_files(), str(file)}
+    found = host.discovery.peek()
+    everywhere = [found.servers.get(name), *found.shadowed.get(name, ())]
+    definitions = [one for one in everywhere if isinstance(one, ServerDefinition)]
+    for one in sorted(definitions, key=lambda one: one.source.scope != "user"):
+        place = str(one.source.file)
+        is_projects = one.source.scope == "project" and place == os.path.join(one.source.folder or "", "mcp.json")
+        if place in own or is_projects:
+            return Path(place), one.source
+    if definitions:
+        hint = f"change it there, or copy it: %mcp config import {quoted(str(definitions[0].source))} {quoted(name)}"
+        raise ConfigError(f"{name} is defined in {definitions[0].source}, which ipymcp does not write", hint=hint)
+    return file, source
+
+
+def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    entry = servers.get(name)
+    if not isinstance(entry, Mapping):
+        raise ConfigError(
+            f"{file}: defines no server {name!r}", hint=nearest(name, servers) or "%mcp config lists them"
+        )
+    return cast("Mapping[str, Any]", entry)
+
+
+def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -> Grant | None:
+    """What the user agreed to for a server as it stands: nothing, where it cannot be read."""
+    try:
+        definition = standing(name, document, source)
+    except ConfigError:
+        return None
+    return host.loop.run(host.guard.trust.grant(definition))
+
+
+def _edit(file: Path, alter: Callable[[dict[str, Any]], None], host: Host, project: bool) -> Path:
+    edit(file, alter, private=not project)
+    host.discovery.wrote(file)
+    return file

@@ -1,0 +1,77 @@
+"""`mcp.history`: the calls that were made, in this notebook and in others."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import McpError
+from ipymcp.results.tables import Table
+from ipymcp.storage.history import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CallHistory", "moment"]
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class CallHistory(Table):
+    """Calls, newest first. `.df` has everything that was kept of them.
+
+    Args:
+        entries: The calls.
+        note: A line below.
+    """
+
+    def __init__(self, entries: Sequence[Entry], note: str = "") -> None:
+        self.entries = tuple(entries)
+        rows = [
+            (
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time)),
+                entry.caller,
+                f"{entry.server}.{entry.tool}",
+                f"{entry.duration:.3f}",
+                entry.sent,
+                entry.received,
+                "" if entry.cell is None else entry.cell,
+                entry.error,
+            )
+            for entry in entries
+        ]
+        columns = ("time", "who", "tool", "seconds", "sent", "received", "cell", "error")
+        super().__init__(columns, rows, title="MCP calls", note=note)
+
+    @property
+    def df(self) -> Any:
+        """Everything that was kept, as a DataFrame."""
+        from ipymcp.results.frames import to_frame
+
+        names = [name for name in Entry.__struct_fields__ if name not in ("id", "time")]
+        columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
+        return to_frame(columns | {name: [_plain(getattr(e, name)) for e in self.entries] for name in names}, "")
+
+
+def moment(text: str | float) -> float:
+    """A point in time, in seconds since the epoch: `10m`, `2h`, `3d` ago, or `2026-11-21 14:00`.
+
+    Raises:
+        McpError: It is none.
+    """
+    if not isinstance(text, str):
+        return float(text)
+    span = _SPAN.fullmatch(text.strip())
+    if span is not None:
+        return time.time() - float(span[1]) * _SECONDS[span[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        raise McpError(f"{text!r} is no time", hint="10m, 2h, 3d, or 2026-11-21 14:00") from None
+
+
+def _plain(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,301 @@
+"""The request of `load`: names, files and mappings as server definitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+
+from ipymcp.argument_checks import shown
+from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.editing import changed, project_file
+from ipymcp.config.parsing import Written, definition_of, definitions, is_server, no_shape, shape_of
+from ipymcp.errors import ConfigError, UnknownName
+from ipymcp.names import identifier, nearest
+from ipymcp.protocol.transports.addresses import parse_address
+from ipymcp.runtime.session import State
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ipymcp.config.discovery import Configuration
+    from ipymcp.runtime.host import Host
+
+__all__ = ["Asked", "demo_definition", "gather", "given", "notices", "placed", "settings", "url_definition"]
+
+
+_TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
+"""The keys whose values are texts, as they were typed."""
+_TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
+_PASTED = "pasted"
+
+
+def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """`key=value` as a change of a definition: `env.TOKEN` reaches into a table, an empty value takes a key out."""
+    change: dict[str, Any] = {}
+    for path, text in pairs:
+        key, dot, inner = path.partition(".")
+        value = None if not text else text if (dot and key in _TABLES_OF_TEXTS) or key in _TEXTS else _decoded(text)
+        if dot:
+            change[key] = {**(change.get(key) or {}), inner: value}
+        else:
+            change[key] = value
+    return change
+
+
+def placed(text: str, host: Host, *, project: bool) -> str:
+    """A path that was typed in the notebook's folder, as it stands in the file; what does not begin as one stays.
+
+    The user's own servers run elsewhere, and a project's in the folder of its file.
+    """
+    if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
+        return text
+    path = os.path.normpath(os.path.join(host.folder, os.path.expanduser(text)))
+    if not project or not os.path.samefile(host.folder, project_file(host.folder).parent):
+        return path
+    return text
+
+
+def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
+    """What is to be added: a definition, or those of a document.
+
+    Args:
+        name: What to call it; of a document with several, which of them; None for all.
+        values: A definition, or a document of any host.
+        source: Where it is to stand.
+    """
+    if is_server(values) or shape_of(values, _PASTED) is None:
+        if name is None and not is_server(values):
+            raise no_shape(values, _PASTED)
+        if name is None:
+            raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
+        return [definition_of(Written(name, f"mcpServers.{name}", changed({}, values)), "mcpServers", source, {})]
+    found = definitions(values, Source(scope=source.scope, file=_PASTED))
+    if name is None or not found:
+        return list(found.values())
+    if name not in found and len(found) > 1:
+        hint = nearest(name, found) or "without a name, all of it is added"
+        raise UnknownName(f"there is no server {name!r} in what was pasted", hint=hint)
+    return [found.get(name) or next(iter(found.values())).replace(name=name)]
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+_NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
+"""Parts of a host's name that say nothing of whose it is."""
+_TYPED = frozenset({"cell", "script", "named"})
+"""The scopes of definitions that are nearer than any file that was found."""
+
+_PROGRAMS = {".py": "python ", ".js": "node ", ".mjs": "node ", ".ts": "npx tsx ", ".sh": "sh "}
+"""How files that are no config files are run, by how their names end."""
+_ADDRESS = re.compile(r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?")
+_PORT = re.compile(r"[\w.-]+:\d+(/|$)")
+_LOCAL = re.compile(r"localhost|127\.|\[::1\]|[\w-]+:\d")
+
+
+class Asked(Struct, frozen=True):
+    """What is to be loaded."""
+
+    definitions: list[ServerDefinition]
+    named: list[str] = field(default_factory=list[str])
+    """The names among them that must not fail."""
+    notices: list[str] = field(default_factory=list[str])
+    """What the user should know of the configuration, a line each."""
+    again: bool = True
+    """Whether to ask about what the user has said may not run."""
+
+
+def demo_definition() -> ServerDefinition:
+    """The server that ships with ipymcp; see `ipymcp.demo`."""
+    script = Path(__file__).parent.parent / "demo" / "__main__.py"
+    return ServerDefinition(name="demo", command=sys.executable, args=("-I", "-S", str(script)))
+
+
+def url_definition(url: str, name: str | None = None) -> ServerDefinition:
+    """A remote server by its address; unless named, it is called after its host: `example` for `mcp.example.com`.
+
+    Raises:
+        ConfigError: The address is none.
+    """
+    from ipymcp.config.reading import from_mapping
+
+    parse_address(url)
+    if name is None:
+        host = urlsplit(url).hostname or ""
+        labels = host.split(".")
+        known = [label for label in (labels[:-1] or labels) if label not in _NO_NAMES]
+        name = identifier(known[-1]) if known and not host.replace(".", "").isdigit() else "remote"
+    return from_mapping({name: {"url": url}}, scope="cell")[name]
+
+
+def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host) -> Asked:
+    """What `load` was asked for; every server of the discovered configuration, where that is nothing.
+
+    Raises:
+        ConfigError: A file or definition is wrong.
+        UnknownName: A name that is nowhere defined.
+    """
+    from ipymcp.config.reading import from_mapping
+
+    items = list(what)
+    if not items:
+        return _everything(host)
+    definitions: dict[str, ServerDefinition] = {}
+    named: list[str] = []
+    path: Path | None = None
+    available: dict[str, ServerDefinition | ConfigError] = {}
+    pending: dict[str, ServerDefinition | ConfigError] = {}
+    found: Configuration | None = None
+    lines: list[str] = []
+    for item in items:
+        if not isinstance(item, (str, os.PathLike)):
+            given = from_mapping(item)
+            definitions.update(given)
+            named.extend(name for name, one in given.items() if not one.disabled)
+        elif isinstance(item, str) and "://" in item:
+            remote = url_definition(item)
+            definitions[remote.name] = remote
+            named.append(remote.name)
+        elif isinstance(item, os.PathLike) or _looks_like_path(item):
+            _check_file(os.fspath(item), host)
+            definitions.update(_sound(pending))
+            source = host.discovery.named(item)
+            path = Path(str(source))
+            read = host.discovery.read_named(source)
+            available = pending = {name: _beside_typed(entry, host) for name, entry in read.items()}
+            if not available:
+                lines.append(f"{path} defines no servers")
+        else:
+            pending = {}
+            if path is None and found is None and not _is_typed(item, host):
+                found = host.discovery.read()
+            definitions[item] = _from(path, item, available) if path else _named(item, found, host)
+            lines += [line for line in _missing(found) if line not in lines]
+            named.append(item)
+    definitions.update(_sound(pending))
+    return Asked(list(definitions.values()), named, lines)
+
+
+def notices(configuration: Configuration) -> list[str]:
+    """What is wrong with the files, or shadowed, as lines to show."""
+    lines = [f"{error.message}\n  {error.hint}" if error.hint else error.message for error in configuration.errors]
+    for name, farther in configuration.shadowed.items():
+        nearer = configuration.servers[name]
+        if isinstance(nearer, ServerDefinition):
+            lines += [f"{name}: the one in {nearer.source} shadows that in {other.source}" for other in farther]
+    return lines
+
+
+def _everything(host: Host) -> Asked:
+    configuration = host.discovery.read()
+    definitions: list[ServerDefinition] = []
+    lines = notices(configuration)
+    for name, definition in configuration.definitions.items():
+        session = host.sessions.get(name)
+        is_off = session is not None and session.state is State.DISABLED and not session.definition.disabled
+        if is_off and not definition.disabled:
+            lines.append(f"{name} is disabled in this notebook: %mcp enable {quoted(name)}")
+            continue
+        if _is_typed(name, host):
+            loaded = host.sessions[name].definition
+            if loaded.source.file != definition.source.file:
+                lines.append(f"{name}: the one that is loaded ({loaded.source}) stays; {definition.source} has another")
+                continue
+        definitions.append(definition)
+    lines += [
+        f"{name}: no file defines it any more; it stays until %mcp unload {quoted(name)}"
+        for name, session in host.sessions.items()
+        if name not in configuration.servers and session.definition.source.scope not in _TYPED
+    ]
+    if not definitions and not configuration.servers:
+        lines.append("no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…")
+    return Asked(definitions, [], lines, again=False)
+
+
+def _is_typed(name: str, host: Host) -> bool:
+    session = host.sessions.get(name)
+    return session is not None and session.definition.source.scope in _TYPED
+
+
+def _beside_typed(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
+    """A project's server says so, where it would take the place of one that the user typed or named."""
+    if isinstance(entry, ConfigError) or entry.source.scope != "project" or not _is_typed(entry.name, host):
+        return entry
+    return entry.shadowing("this notebook")
+
+
+def _sound(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:
+    """All of a file's, none of which may be wrong."""
+    sound: dict[str, ServerDefinition] = {}
+    for name, entry in entries.items():
+        if isinstance(entry, ConfigError):
+            raise entry
+        sound[name] = entry
+    return sound
+
+
+def _from(path: Path, name: str, available: Mapping[str, ServerDefinition | ConfigError]) -> ServerDefinition:
+    if name in available:
+        return _sound({name: available[name]})[name]
+    hint = nearest(name, available) or f"it defines: {', '.join(available) or 'none'}"
+    raise UnknownName(f"{path} defines no server {name!r}", hint=hint)
+
+
+def _named(name: str, found: Configuration | None, host: Host) -> ServerDefinition:
+    entry = found.servers.get(name) if found is not None else None
+    if isinstance(entry, ConfigError):
+        raise entry
+    if entry is not None:
+        return entry
+    if name in host.sessions:
+        return host.sessions[name].definition
+    if name == "demo":
+        return demo_definition()
+    known = found.servers if found is not None else ()
+    if name.split()[1:]:
+        raise UnknownName(f"{shown(name)} is no server's name", hint=f"a command stands behind --: %mcp load -- {name}")
+    if host.state.known.named(name) is not None:
+        hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
+        raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
+    missing = "; ".join(_missing(found))
+    hint = (
+        nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…"
+    )
+    raise UnknownName(f"no server {shown(name)} is known here", hint=missing or hint)
+
+
+def _missing(found: Configuration | None) -> list[str]:
+    """What is wrong with the file that the user named in IPYMCP_CONFIG."""
+    problems = found.problems if found is not None else ()
+    return [str(error) for error in problems if str(error).startswith("IPYMCP_CONFIG")]
+
+
+def _check_file(text: str, host: Host) -> None:
+    """Raise for what looks like a path, is no file, and is meant otherwise: a program, or an address."""
+    path = os.path.join(host.folder, os.path.expanduser(text))
+    if text.split()[1:] and not os.path.exists(path):
+        raise UnknownName(f"{shown(text)}: no such file", hint=f"a command stands behind --: %mcp load -- {text}")
+    program = next((word for end, word in _PROGRAMS.items() if text.endswith(end)), None)
+    if program is not None:
+        raise UnknownName(f"{shown(text)} is a program, no config file", hint=f"%mcp load -- {program}{quoted(text)}")
+    if _ADDRESS.fullmatch(text) and not os.path.exists(path):
+        scheme = "http" if _LOCAL.match(text) else "https"
+        hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"
+        raise UnknownName(f"{shown(text)}: no such file", hint=hint)
+
+
+def _looks_like_path(text: str) -> bool:
+    is_file = text.endswith((".json", ".json5", ".jsonc", *_PROGRAMS)) or _PORT.match(text) is not None
+    return is_file or "/" in text or os.sep in text or text in (".", "..", "~")

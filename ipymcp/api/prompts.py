@@ -1,0 +1,344 @@
+"""The prompts of servers: called with their arguments they are messages."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ipymcp.api.catalogs import look, look_at_all, look_quickly, not_running, selects_any
+from ipymcp.argument_checks import TEXT, check_name, checked
+from ipymcp.errors import RpcError, UnknownName
+from ipymcp.names import nearest
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_object
+from ipymcp.results.content import Part, read_part
+from ipymcp.results.tables import Listing, Live, Table
+from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from msgspec import Raw
+
+    from ipymcp.runtime.catalog import Catalog, PromptEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.schema.tool_schema import ToolSchema
+
+__all__ = ["AllPrompts", "Message", "Prompt", "PromptResult", "Prompts", "prompt", "prompt_schema"]
+
+_COLUMNS = ("prompt", "arguments", "description")
+
+
+class Message(Struct, frozen=True):
+    """One message of a prompt."""
+
+    role: str
+    """`user` or `assistant`."""
+    content: Part
+    """`Text`, `Image`, `Audio`, `Link` or `Embedded`."""
+
+    @property
+    def text(self) -> str:
+        """The content as text; what is none is named in brackets."""
+        return str(self.content)
+
+
+class PromptResult:
+    """The messages of a prompt, in order. `str` is `.text`; it holds no link to the server.
+
+    Args:
+        raw: The JSON of the `result` object of `prompts/get`.
+        server: The server's name in this notebook.
+        prompt: The prompt's exact name.
+    """
+
+    is_untrusted = True
+    """Prompts have no hints: what is in one may be anybody's words."""
+
+    def __init__(self, raw: bytes | Raw, *, server: str, prompt: str) -> None:
+        self._raw = raw
+        self.server = server
+        self.prompt = prompt
+
+    @property
+    def source(self) -> str:
+        """Where it is from: the server and the prompt."""
+        return f"{self.server} {self.prompt}"
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        """The messages: `.role` and `.content` of each."""
+        result = types.decode(self._raw, types.GetPromptResult)
+        return [_message(types.loads(raw)) for raw in result.messages]
+
+    @property
+    def text(self) -> str:
+        """All messages as text, with their roles where these differ."""
+        if len({message.role for message in self.messages}) <= 1:
+            return "\n\n".join(message.text for message in self.messages)
+        return "\n\n".join(f"{message.role}: {message.text}" for message in self.messages)
+
+    @property
+    def description(self) -> str:
+        """What the server says of it."""
+        return types.decode(self._raw, types.GetPromptResult).description or ""
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The whole `result` object as decoded JSON; `raw["messages"]` is what chat models take."""
+        return types.loads(self._raw)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __getitem__(self, at: int) -> Message:
+        return self.messages[at]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PromptResult):
+            return NotImplemented
+        return (self.server, self.prompt, self.messages) == (other.server, other.prompt, other.messages)
+
+    __hash__ = None  # type: ignore[assignment]  # a list of messages
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (bytes(self._raw), self.server, self.prompt)
+
+    def __repr__(self) -> str:
+        from ipymcp.results.rendering import shown_text
+
+        messages = "\n".join(f"{message.role}: {message.text}" for message in self.messages)
+        return shown_text(f"PromptResult {self.server}.{self.prompt}:\n{messages or 'no messages'}")
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        from ipymcp.results.rendering import captioned
+
+        html = captioned((message.role, message.content) for message in self.messages)
+        return {"text/plain": repr(self), "text/html": html}
+
+
+class Prompt(Live):
+    """A prompt of a server, called like a function: `mcp.SERVER.prompts.NAME(argument="…")` gives its messages."""
+
+    def __init__(self, host: Host, entry: PromptEntry, schema: ToolSchema) -> None:
+        self._host = host
+        self._entry = entry
+        self._schema = schema
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> PromptResult:
+        """Get the messages, with these arguments.
+
+        Raises:
+            ArgumentError: One is missing, or there is none of that name.
+            RpcError: The server refused.
+        """
+        return self._host.loop.run(self._get(named(self._schema, args, kwargs)))
+
+    async def aio(self, /, *args: Any, **kwargs: Any) -> PromptResult:
+        """The same, awaited."""
+        return await self._host.loop.arun(self._get(named(self._schema, args, kwargs)))
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._entry.server
+
+    @property
+    def name(self) -> str:
+        """The prompt's exact name."""
+        return self._entry.name
+
+    @property
+    def description(self) -> str:
+        """What the server says of it."""
+        return self._entry.definition.description or ""
+
+    async def _get(self, arguments: Mapping[str, str]) -> PromptResult:
+        session = self._host.find(self.server)
+        await session.awake()
+        try:
+            raw = await session.offers.prompt(self.name, arguments)
+        except RpcError as error:
+            error.tool = error.tool or self.name
+            error.hint = error.hint or f"%mcp prompts {quoted(self.server)}"
+            raise
+        result = PromptResult(bytes(raw), server=self.server, prompt=self.name)
+        self._host.guard.heard(result.source, bytes(raw))
+        return result
+
+    def __repr__(self) -> str:
+        from ipymcp.schema.validation import shortened
+        from ipymcp.text import visible
+
+        about = shortened(visible(_first_line(self._entry)), 100)
+        signature = self._schema.signature.replace(return_annotation=self._schema.signature.empty)
+        return f"{self.server}.prompts.{self._entry.alias}{signature}" + (f"\n    {about}" if about else "")
+
+
+class Prompts(Listing):
+    """The prompts of one server, as functions: `mcp.SERVER.prompts.NAME(…)`, or `["NAME"]` by the prompt's own name."""
+
+    def __init__(self, host: Host, server: str) -> None:
+        self._host = host
+        self._server = server
+
+    def __getattr__(self, name: str) -> Prompt:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Prompt:
+        """A prompt by its exact name, or what a user types for it.
+
+        Raises:
+            UnknownName: There is none of that name; the hint names the nearest.
+        """
+        check_name(name, "prompt")
+        session = self._session
+        entry = session.catalog.find_prompt(name) or look(self._host, session, "prompts").find_prompt(name)
+        if entry is None:
+            known = [*session.catalog.prompt_aliases, *session.catalog.prompts]
+            hint = nearest(name, known) or f"%mcp prompts {quoted(self._server)}"
+            raise UnknownName(f"there is no prompt {name!r}", server=self._server, hint=hint)
+        return prompt(self._host, entry)
+
+    def __iter__(self) -> Iterator[Prompt]:
+        catalog = look(self._host, self._session, "prompts")
+        return (prompt(self._host, entry) for entry in catalog.prompts.values())
+
+    def __len__(self) -> int:
+        return len(look(self._host, self._session, "prompts").prompts)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and look(self._host, self._session, "prompts").find_prompt(name) is not None
+
+    def __dir__(self) -> list[str]:
+        return sorted([*look_quickly(self._host, self._session, "prompts").prompt_aliases, "df", "table"])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(look_quickly(self._host, self._session, "prompts").prompts)
+
+    @property
+    def table(self) -> Table:
+        """One row a prompt."""
+        session = self._session
+        title = f"{self._server}: prompts"
+        if session.client is None and not session.state.is_moving:
+            kept = [_row(entry, entry.alias) for entry in self._host.browse(session).prompts.values()]
+            return Table(_COLUMNS, kept, title=title, note=not_running(session, anything=bool(kept)))
+        rows = [_row(entry, entry.alias) for entry in look(self._host, session, "prompts").prompts.values()]
+        return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no prompts")
+
+    @property
+    def _session(self) -> ServerSession:
+        return self._host.find(self._server)
+
+
+class AllPrompts(Listing):
+    """The prompts of all servers that are ready, a table when shown: `mcp.prompts`, `mcp.prompts("fs.*")`.
+
+    Patterns are globs over the server, `server.prompt` and the prompt; the last that matches decides, `!` denies.
+    """
+
+    def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
+        self._host = host
+        self._patterns = patterns
+
+    @checked("prompts", patterns=TEXT)
+    def __call__(self, *patterns: str) -> AllPrompts:
+        """Those that patterns select."""
+        return AllPrompts(self._host, patterns)
+
+    def __iter__(self) -> Iterator[Prompt]:
+        return (prompt(self._host, entry) for entry in self._look()[0])
+
+    def __len__(self) -> int:
+        return len(self._look()[0])
+
+    @property
+    def table(self) -> Table:
+        """One row a prompt."""
+        return prompt_table(*self._look())
+
+    def _look(self) -> tuple[list[PromptEntry], list[str]]:
+        catalogs, notes = look_at_all(self._host, "prompts")
+        return selected_prompts((catalog for _, catalog in catalogs), self._patterns), notes
+
+
+def selected_prompts(catalogs: Iterable[Catalog], patterns: Sequence[str]) -> list[PromptEntry]:
+    """The prompts that patterns select."""
+    return [
+        entry
+        for catalog in catalogs
+        for entry in catalog.prompts.values()
+        if selects_any(
+            patterns, (entry.server, f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}", entry.name)
+        )
+    ]
+
+
+def prompt_table(entries: Iterable[PromptEntry], notes: Sequence[str]) -> Table:
+    """One row a prompt."""
+    rows = [_row(entry, f"{entry.server}.{entry.alias}") for entry in entries]
+    empty = () if rows else ("no prompts here",)
+    return Table(_COLUMNS, rows, title="MCP prompts", note=" · ".join((*empty, *notes)))
+
+
+def prompt(host: Host, entry: PromptEntry) -> Prompt:
+    """The prompt as the user gets it, with a signature and a docstring of its own."""
+    schema = prompt_schema(entry)
+    kind = callable_class(
+        Prompt,
+        schema,
+        alias=entry.alias,
+        kind="Prompt",
+        gives="PromptResult",
+        title=entry.definition.title,
+        description=entry.definition.description,
+    )
+    return kind(host, entry, schema)
+
+
+def prompt_schema(entry: PromptEntry) -> ToolSchema:
+    """The arguments of a prompt."""
+    return schema_of(_arguments(entry), server=entry.server, owner=entry.name)
+
+
+def _arguments(entry: PromptEntry) -> Iterable[Argument]:
+    for each in entry.definition.arguments or ():
+        yield Argument(each.name, bool(each.required), each.description or each.title or "")
+
+
+def _row(entry: PromptEntry, name: str) -> tuple[str, str, str]:
+    parameters = prompt_schema(entry).parameters
+    words = [each.alias if each.required else f"[{each.alias}]" for each in parameters]
+    return name, ", ".join(words), _first_line(entry)
+
+
+def _first_line(entry: PromptEntry) -> str:
+    return (entry.definition.description or entry.definition.title or "").strip().split("\n", 1)[0]
+
+
+def _message(value: Any) -> Message:
+    """A message as far as it is one: what servers get wrong is shown rather than refused."""
+    role = value.get("role") if is_object(value) else None
+    return Message(
+        role if isinstance(role, str) else "user", read_part(value.get("content") if is_object(value) else value)
+    )
+
+
+def _rebuild(raw: bytes, server: str, prompt: str) -> PromptResult:
+    return PromptResult(raw, server=server, prompt=prompt)

@@ -1,0 +1,481 @@
+"""Resources of servers: listed, read, subscribed to, and templates called with their parameters.
+
+Source: MCP 2026-07-28, server/resources; RFC 6570, which `uritemplate` implements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.api.catalogs import look, look_at_all, look_quickly, not_running, selects_any
+from ipymcp.api.sync_and_async import waits
+from ipymcp.argument_checks import FUNCTION, MAPPING, TEXT, check_name, checked
+from ipymcp.errors import McpError, RpcError, UnknownName
+from ipymcp.names import nearest
+from ipymcp.results.resource_result import ResourceResult
+from ipymcp.results.tables import Listing, Live, Table
+from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
+from ipymcp.text import one_line, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from msgspec import Raw
+
+    from ipymcp.protocol.types import ResourceDefinition, TemplateDefinition
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.schema.tool_schema import ToolSchema
+
+__all__ = ["AllResources", "Resource", "Resources", "Subscription", "Template", "expand", "template", "template_schema"]
+
+
+class Subscription(Live):
+    """A resource as it is now: read again whenever the server says that it changed, until `.close()`.
+
+    It goes on when the server is started again. In a `with` block it is closed at the end.
+    """
+
+    def __init__(self, host: Host, session: ServerSession, uri: str, callback: Callable[[ResourceResult], Any] | None):
+        self._host = host
+        self._session = session
+        self._subscriptions = session.subscriptions
+        self._callback = callback
+        self._value: ResourceResult | None = None
+        self.uri = uri
+        self.updated = 0
+        """How often it has changed since it was subscribed to."""
+        self.error: McpError | None = None
+        """Why it could not be read when it last changed; None where it could."""
+        self.closed = False
+
+    async def _open(self) -> Subscription:
+        await self._subscriptions.add(self.uri, self._hear)
+        return self
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._session.name
+
+    @property
+    def value(self) -> ResourceResult:
+        """What was read last."""
+        assert self._value is not None  # it is read before the user gets this
+        return self._value
+
+    def close(self) -> None:
+        """End it."""
+        self.closed = True
+        if self._host.loop.is_running:
+            self._host.loop.call(self._subscriptions.remove, self.uri, self._hear)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        times = f"{self.updated:,} time{'' if self.updated == 1 else 's'}"
+        state = "closed" if self.closed else f"updated {times}"
+        return one_line(f"Subscription {self.server} {self.uri}, {state}")
+
+    def _hear(self, news: Raw | McpError, is_news: bool) -> None:
+        if isinstance(news, McpError):
+            self.error = news
+            return
+        value = ResourceResult(bytes(news), server=self.server, uri=self.uri)
+        self._value, self.error = value, None
+        if is_news:
+            self.updated += 1
+            if self._callback is not None and not self.closed:
+                self._host.handlers.call(self._call_back, self._callback, value)
+
+    def _call_back(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
+        """On the handlers' loop."""
+        if inspect.iscoroutinefunction(callback):
+            self._host.handlers.spawn(self._await(callback, value), "ipymcp-callback")
+            return
+        try:
+            callback(value)
+        except Exception as error:
+            self._blame(error)
+
+    async def _await(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
+        try:
+            await callback(value)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._blame(error)
+
+    def _blame(self, error: Exception) -> None:
+        self._session.log.add("host", "error", f"the callback of the subscription to {self.uri} failed: {error!r}")
+
+
+_COLUMNS = ("resource", "name", "type", "description")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_NOT_FOUND = frozenset({-32002, -32602})
+"""The codes of a resource that does not exist: the older revisions', and 2026-07-28's."""
+
+
+class Resource(Live):
+    """A resource of a server: `.read()` it, or `.subscribe()` to it. Nothing is read before."""
+
+    def __init__(self, host: Host, server: str, uri: str) -> None:
+        self._host = host
+        self._server = server
+        self.uri = uri
+        """Its address, which the server understands."""
+
+    @waits
+    async def read(self) -> ResourceResult:
+        """Read it; what the server calls fresh for some time is not read twice in that time.
+
+        Raises:
+            RpcError: The server has no such resource, or cannot read it.
+        """
+        session = self._session
+        await session.awake()
+        try:
+            raw = await session.offers.read(self.uri)
+        except RpcError as error:
+            _add_hint(error, self.uri, session)
+            raise
+        result = ResourceResult(bytes(raw), server=self._server, uri=self.uri)
+        self._host.guard.heard(result.source, bytes(raw))
+        return result
+
+    @waits
+    @checked(callback=FUNCTION.or_none)
+    async def subscribe(self, callback: Callable[[ResourceResult], Any] | None = None) -> Subscription:
+        """Keep it fresh: read it now, and again whenever the server says that it changed.
+
+        Args:
+            callback: Called with each new `ResourceResult`, on a background thread; may be a coroutine function.
+
+        Raises:
+            CallError: The server does not tell when its resources change, or refused.
+        """
+        session = self._session
+        await session.awake()
+        try:
+            return await Subscription(self._host, session, self.uri, callback)._open()
+        except RpcError as error:
+            _add_hint(error, self.uri, session)
+            raise
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._server
+
+    @property
+    def name(self) -> str:
+        """What the server calls it; its URI where that is not listed."""
+        definition = self._definition
+        return (definition.name if definition else "") or self.uri
+
+    @property
+    def title(self) -> str:
+        """Its name for people, where it has one."""
+        definition = self._definition
+        return (definition.title if definition else None) or ""
+
+    @property
+    def description(self) -> str:
+        """What the server says of it."""
+        definition = self._definition
+        return (definition.description if definition else None) or ""
+
+    @property
+    def mime_type(self) -> str:
+        """Its MIME type, where the server says it in its list."""
+        definition = self._definition
+        return (definition.mimeType if definition else None) or ""
+
+    @property
+    def size(self) -> int | None:
+        """Its size in bytes, where the server says it in its list."""
+        definition = self._definition
+        return int(definition.size) if definition and definition.size is not None else None
+
+    @property
+    def _definition(self) -> ResourceDefinition | None:
+        return self._session.catalog.resources.get(self.uri)
+
+    @property
+    def _session(self) -> ServerSession:
+        return self._host.find(self._server)
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    def __repr__(self) -> str:
+        about = " · ".join(word for word in (self.title or self._listed_name, self.mime_type) if word)
+        return one_line(f"Resource {self._server} {self.uri}" + (f" ({about})" if about else ""))
+
+    @property
+    def _listed_name(self) -> str:
+        return "" if self.name == self.uri else self.name
+
+
+class Resources(Listing):
+    """The resources of one server: `mcp.SERVER.resources["URI"].read()`, and its templates by their URI template.
+
+    Shown, it is a table; `.df` is that as a DataFrame. Iterating gives the resources, not the templates.
+    """
+
+    def __init__(self, host: Host, server: str) -> None:
+        self._host = host
+        self._server = server
+
+    def __getitem__(self, name: str) -> Resource | Template:
+        """A resource by its URI or its name, a template by its URI template.
+
+        A URI need not be listed: servers read many that they do not list.
+
+        Raises:
+            UnknownName: There is none of that name; the hint names the nearest.
+        """
+        check_name(name, "resource")
+        session = self._session
+        if "{" not in name and _URI.match(name):
+            return Resource(self._host, self._server, name)
+        found = self._find(session.catalog, name)
+        if found is None:
+            found = self._find(look(self._host, session, "resources", "templates"), name)
+        if found is None:
+            catalog = session.catalog
+            known = [*catalog.resources, *(each.name for each in catalog.resources.values()), *catalog.templates]
+            hint = nearest(name, known) or f"%mcp resources {quoted(self._server)}"
+            raise UnknownName(f"there is no resource {name!r}", server=self._server, hint=hint)
+        return found
+
+    def __iter__(self) -> Iterator[Resource]:
+        catalog = look(self._host, self._session, "resources")
+        return (Resource(self._host, self._server, uri) for uri in catalog.resources)
+
+    def __len__(self) -> int:
+        return len(look(self._host, self._session, "resources").resources)
+
+    def __contains__(self, name: object) -> bool:
+        catalog = look(self._host, self._session, "resources", "templates")
+        return isinstance(name, str) and (name in catalog.resources or self._find(catalog, name) is not None)
+
+    @property
+    def templates(self) -> list[Template]:
+        """Its templates."""
+        catalog = look(self._host, self._session, "templates")
+        return [self._template(definition) for definition in catalog.templates.values()]
+
+    @property
+    def table(self) -> Table:
+        """One row a resource, then one a template."""
+        session = self._session
+        title = f"{self._server}: resources"
+        if session.client is None and not session.state.is_moving:
+            kept = _rows(self._host.browse(session))
+            return Table(_COLUMNS, kept, title=title, note=not_running(session, anything=bool(kept)))
+        rows = _rows(look(self._host, session, "resources", "templates"))
+        return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no resources")
+
+    def _ipython_key_completions_(self) -> list[str]:
+        catalog = look_quickly(self._host, self._session, "resources", "templates")
+        return [*catalog.resources, *catalog.templates]
+
+    def _find(self, catalog: Catalog, name: str) -> Resource | Template | None:
+        template = catalog.templates.get(name)
+        if template is not None:
+            return self._template(template)
+        named = [uri for uri, each in catalog.resources.items() if name in (uri, each.name)]
+        if len(named) == 1:
+            return Resource(self._host, self._server, named[0])
+        templates = [each for each in catalog.templates.values() if each.name == name]
+        return self._template(templates[0]) if len(templates) == 1 and not named else None
+
+    def _template(self, definition: TemplateDefinition) -> Template:
+
+        return template(self._host, self._server, definition)
+
+    @property
+    def _session(self) -> ServerSession:
+        return self._host.find(self._server)
+
+
+class AllResources(Listing):
+    """The resources of all servers that are ready, a table when shown: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
+
+    Patterns are globs over the server, `server.uri`, the URI and the name; the last that matches decides, `!` denies.
+    """
+
+    COLUMNS = ("resource", "server", "name", "type", "description")
+    """The URI first: people copy it, and a terminal cuts that column last."""
+
+    def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
+        self._host = host
+        self._patterns = patterns
+
+    @checked("resources", patterns=TEXT)
+    def __call__(self, *patterns: str) -> AllResources:
+        """Those that patterns select."""
+        return AllResources(self._host, patterns)
+
+    def __iter__(self) -> Iterator[Resource]:
+        catalogs, _ = look_at_all(self._host, "resources")
+        for session, catalog in catalogs:
+            for uri, definition in catalog.resources.items():
+                if _is_selected(self._patterns, session.name, uri, definition.name):
+                    yield Resource(self._host, session.name, uri)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def table(self) -> Table:
+        """One row a resource or template."""
+        catalogs, notes = look_at_all(self._host, "resources", "templates")
+        return resource_table({session.name: catalog for session, catalog in catalogs}, self._patterns, notes)
+
+
+def resource_table(catalogs: Mapping[str, Catalog], patterns: Sequence[str], notes: Sequence[str]) -> Table:
+    """The resources and templates that patterns select, of servers by name."""
+    rows = [
+        (row[0], server, *row[1:])
+        for server, catalog in catalogs.items()
+        for row in _rows(catalog)
+        if _is_selected(patterns, server, row[0], row[1])
+    ]
+    empty = () if rows else ("no resources here",)
+    return Table(AllResources.COLUMNS, rows, title="MCP resources", note=" · ".join((*empty, *notes)))
+
+
+def _is_selected(patterns: Sequence[str], server: str, uri: str, name: str) -> bool:
+    return selects_any(patterns, (server, f"{server}.{uri}", uri, name))
+
+
+def _rows(catalog: Catalog) -> list[tuple[str, str, str, str]]:
+    resources = [
+        (uri, each.title or each.name, each.mimeType or "", _first_line(each.description))
+        for uri, each in catalog.resources.items()
+    ]
+    templates = [
+        (uri, each.title or each.name, each.mimeType or "", _first_line(each.description))
+        for uri, each in catalog.templates.items()
+    ]
+    return resources + templates
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n", 1)[0]
+
+
+def _add_hint(error: RpcError, uri: str, session: ServerSession) -> None:
+    """Which resource the server speaks of, and what may have been meant."""
+    if uri not in error.message:
+        error.message = f"{uri}: {error.message}"
+    if error.hint is None and error.code in _NOT_FOUND:
+        meant = "" if uri in session.catalog.resources else nearest(uri, session.catalog.resources, limit=1)
+        error.hint = meant or f"%mcp resources {quoted(session.name)}"
+
+
+_OPTIONAL = ("?", "&", "#", ";")
+"""Expressions that leave nothing behind where their parameters are not given."""
+
+
+class Template(Live):
+    """A template of resources: called with its parameters it is a resource, `.read()` and `.subscribe()` and all."""
+
+    def __init__(self, host: Host, server: str, definition: TemplateDefinition, schema: ToolSchema) -> None:
+        self._host = host
+        self._server = server
+        self._definition = definition
+        self._schema = schema
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Resource:
+        """The resource of these parameters. Nothing is read yet.
+
+        Raises:
+            ArgumentError: One is missing, or there is none of that name.
+        """
+        return self.resource(named(self._schema, args, kwargs))
+
+    @checked(parameters=MAPPING)
+    def resource(self, parameters: Mapping[str, Any]) -> Resource:
+        """The resource of parameters that are ready, by their exact names."""
+        return Resource(self._host, self._server, expand(self._definition, parameters))
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._server
+
+    @property
+    def uri_template(self) -> str:
+        """The template as the server wrote it."""
+        return self._definition.uriTemplate
+
+    @property
+    def name(self) -> str:
+        """What the server calls it."""
+        return self._definition.name
+
+    @property
+    def description(self) -> str:
+        """What the server says of it."""
+        return self._definition.description or ""
+
+    @property
+    def mime_type(self) -> str:
+        """The MIME type of all its resources, where they have one in common."""
+        return self._definition.mimeType or ""
+
+    def __repr__(self) -> str:
+        words = (self._definition.title or self.name, self.mime_type)
+        about = " · ".join(word for word in words if word)
+        return one_line(f"Template {self._server} {self.uri_template}" + (f" ({about})" if about else ""))
+
+
+def template(host: Host, server: str, definition: TemplateDefinition) -> Template:
+    """The template as the user gets it, with a signature and a docstring of its own."""
+    schema = template_schema(server, definition)
+    kind = callable_class(
+        Template,
+        schema,
+        alias="Template",
+        kind="Resource template",
+        gives="Resource",
+        title=definition.title or definition.name,
+        description=definition.description,
+    )
+    return kind(host, server, definition, schema)
+
+
+def expand(definition: TemplateDefinition, parameters: Mapping[str, Any]) -> str:
+    """The address that a template comes to with these parameters, by their exact names (RFC 6570)."""
+    return _parsed(definition.uriTemplate).expand(dict(parameters))
+
+
+def template_schema(server: str, definition: TemplateDefinition) -> ToolSchema:
+    """The parameters of a template."""
+    arguments: dict[str, Argument] = {}
+    for expression in _parsed(definition.uriTemplate).variables:
+        required = not expression.original.startswith(_OPTIONAL)
+        for name, options in expression.variables:
+            arguments.setdefault(name, Argument(name, required, takes_many=bool(options.get("explode"))))
+    return schema_of(arguments.values(), server=server, owner=definition.uriTemplate)
+
+
+def _parsed(text: str) -> Any:
+    return importlib.import_module("uritemplate").URITemplate(text)

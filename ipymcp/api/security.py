@@ -1,0 +1,412 @@
+"""`mcp.policy`, `mcp.pins` and `mcp.trust`: which servers may run and which tools may be called."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from fnmatch import fnmatchcase
+from glob import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.api.sync_and_async import waits
+from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
+from ipymcp.errors import UnknownName
+from ipymcp.names import RESERVED_HOST, aliases
+from ipymcp.results.tables import Listing, Table
+from ipymcp.runtime.session import State
+from ipymcp.security.pins import LOCK_FILE, canonical, diff, write_lock
+from ipymcp.security.rules import CALLERS, USUAL, Rule
+from ipymcp.security.scanner import look_alikes
+from ipymcp.security.untrusted import refuse_models
+from ipymcp.text import escaped, visible
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.security.pins import Pin
+    from ipymcp.security.rules import Decision
+
+__all__ = ["Changes", "ToolPins", "ToolPolicy", "TrustedServers"]
+
+
+_HERE = "this notebook"
+_MARK = "decides"
+_MOST_CHANGED = 10
+
+
+class ToolPolicy(Listing):
+    """The rules for calls: `mcp.policy.deny("fs.write_*")`, `mcp.policy.explain("fs.write_file")`.
+
+    Args:
+        host: Whose.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._policy = host.guard.policy
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    @waits
+    @checked(patterns=TEXT, always=FLAG)
+    async def allow(self, *patterns: str, always: bool = False) -> None:
+        """Allow tools to whoever calls them. It is for the definitions of the servers that are loaded now.
+
+        Args:
+            patterns: Globs over `server.tool`; a name without a dot means all tools of that server.
+            always: Remember it, for all notebooks.
+
+        Raises:
+            UnknownName: No server that is loaded is meant.
+        """
+        for pattern in patterns:
+            for session, glob in self._owners(pattern):
+                digest = session.rights.digest or await asyncio.to_thread(session.definition.digest)
+                await self._decide(glob, "allow", digest, session.name, always=always)
+
+    @waits
+    @checked(patterns=TEXT, always=FLAG)
+    async def ask(self, *patterns: str, always: bool = False) -> None:
+        """Have the user asked about calls of tools, whoever makes them. Arguments as for `allow`."""
+        for pattern in patterns:
+            await self._decide(self._by_name(pattern), "ask", always=always)
+
+    @waits
+    @checked(patterns=TEXT, always=FLAG)
+    async def deny(self, *patterns: str, always: bool = False) -> None:
+        """Refuse calls of tools, whoever makes them. Arguments as for `allow`."""
+        for pattern in patterns:
+            await self._decide(self._by_name(pattern), "deny", always=always)
+
+    @waits
+    @checked(always=FLAG)
+    async def reset(self, always: bool = False) -> None:
+        """Take back all that was decided in this notebook.
+
+        Args:
+            always: And all that was remembered.
+        """
+        refuse_models("change the policy")
+        self._policy.reset()
+        if always:
+            await self._host.guard.remembered().forget()
+            await self._host.guard.refresh()
+
+    @checked(name=TEXT)
+    def explain(self, name: str) -> Table:
+        """Every rule that is about a tool, for each who may call it, in order; the last decides.
+
+        Args:
+            name: `server.tool`.
+        """
+        session, tool = self._host.resolve(name)
+        entry = self._host.entry(session, tool)
+        rows: list[tuple[str, str, str, str]] = []
+        for caller in CALLERS:
+            verdict = self._policy.verdict(entry, session.rights, caller)
+            rules = self._policy.rules(entry, session.rights, caller)
+            rows += [(caller, rule.decision, f"{rule.pattern} ({rule.origin})", "") for rule in rules]
+            if verdict.decision == "deny" and rules[-1].decision != "deny":
+                rows.append((caller, "deny", verdict.why, ""))
+            rows[-1] = (*rows[-1][:3], _MARK)
+        return Table(("who", "decision", "rule", ""), rows, title=f"{entry.server}.{entry.name}")
+
+    @property
+    def table(self) -> Table:
+        """One row a tool."""
+        return self._table()
+
+    @checked(patterns=TEXT)
+    def changed(self, *patterns: str) -> Table:
+        """What holds now for the tools that a change was about, the first ten of them."""
+        return self._table(patterns)
+
+    def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
+        meant = None if patterns is None else [Rule(_whole(pattern), "ask", "") for pattern in patterns]
+        rows: list[tuple[str, ...]] = []
+        decided = dict.fromkeys((*self._policy.remembered, *self._policy.said))
+        idle = set(decided)
+        for session in self._host.sessions.values():
+            for entry in session.catalog.tools.values():
+                idle -= {rule for rule in idle if rule.matches(entry, session.rights.digest)}
+                if meant is not None and not any(rule.matches(entry, "") for rule in meant):
+                    continue
+                verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
+                said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
+                decisions = (verdict.decision for verdict in verdicts)
+                rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
+        here = set(self._policy.said)
+        rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
+        notes = rules or ["the usual: you may; about models and apps you are asked"]
+        if meant is not None and len(rows) > _MOST_CHANGED:
+            notes.insert(0, f"and {len(rows) - _MOST_CHANGED} more: %mcp policy")
+            del rows[_MOST_CHANGED:]
+        note = " · ".join(notes)
+        return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
+
+    async def _decide(
+        self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
+    ) -> None:
+        refuse_models("change the policy")
+        if always:
+            rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
+            await self._host.guard.refresh()
+            self._policy.say(rule)
+        else:
+            self._policy.say(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
+
+    def _by_name(self, pattern: str) -> str:
+        """A pattern with a server's alias replaced by its name; of servers that are loaded or configured."""
+        whole = _whole(pattern)
+        known = aliases([*self._host.sessions, *self._host.discovery.peek().servers], RESERVED_HOST)
+        spelled = {**{alias: name for name, alias in known.items()}, **{name: name for name in known}}
+        owner = max((word for word in spelled if whole.startswith(f"{word}.")), key=len, default=None)
+        return whole if owner is None else escape(spelled[owner]) + whole[len(owner) :]
+
+    def _owners(self, pattern: str) -> list[tuple[ServerSession, str]]:
+        """The servers whose tools a pattern means, and the glob over their names.
+
+        Raises:
+            UnknownName: None is loaded.
+        """
+        found = list(self._split(pattern))
+        if not found:
+            names = ", ".join(self._host.sessions) or "none"
+            raise UnknownName(f"no server that is loaded is meant by {pattern!r}", hint=f"loaded: {names}")
+        return found
+
+    def _split(self, pattern: str) -> Iterator[tuple[ServerSession, str]]:
+        whole = _whole(pattern)
+        server_glob, _, tool_glob = whole.partition(".")
+        for name, alias in self._host.aliases().items():
+            session = self._host.sessions[name]
+            exact = next((known for known in (name, alias) if whole.startswith(f"{known}.")), None)
+            if exact is not None:
+                glob = whole[len(exact) + 1 :]
+                entry = session.catalog.find(glob)
+                yield session, escape(entry.name) if entry is not None else glob
+            elif fnmatchcase(name, server_glob) or fnmatchcase(alias, server_glob):
+                yield session, tool_glob
+
+
+def _whole(pattern: str) -> str:
+    return pattern if "." in pattern else f"{pattern}.*"
+
+
+class Changes:
+    """What differs between tools as they were pinned and as they are.
+
+    Args:
+        diffs: Unified diffs, by `server.tool`.
+    """
+
+    def __init__(self, diffs: Mapping[str, list[str]]) -> None:
+        self.diffs = dict(diffs)
+
+    def __len__(self) -> int:
+        return len(self.diffs)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        parts = [f"{name}\n" + "\n".join(f"  {visible(line)}" for line in lines) for name, lines in self.diffs.items()]
+        return "\n\n".join(parts) or "nothing has changed since it was pinned"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": f"<pre>{escaped(repr(self))}</pre>"}
+
+
+class ToolPins(Listing):
+    """The pins of the tools of the servers that are loaded: `mcp.pins.diff("fs")`, `mcp.pins.accept("fs.read_file")`.
+
+    Args:
+        host: Whose.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._pinning = host.guard.pinning
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    @property
+    def table(self) -> Table:
+        """One row a tool."""
+        rows: list[tuple[str, ...]] = []
+        for session in self._host.sessions.values():
+            pinned = self._loop.run(self._pinning.pins.of(session.rights.digest))
+            conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
+            for entry in session.catalog.tools.values():
+                name = f"{entry.server}.{entry.name}"
+                state = self._state(session, entry, pinned)
+                scan = "conspicuous" if name in conspicuous else ""
+                rows.append((name, state, _day(pinned.get(entry.name)), scan))
+        states = {state for _, state, *_ in rows}
+        notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME takes it"] if "changed" in states else []
+        if "new" in states:
+            notes.append("new: not there when the others were pinned; %mcp pins accept NAME takes it")
+        if any(scan for *_, scan in rows):
+            notes.append("%mcp pins scan says what is conspicuous")
+        return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=" · ".join(notes))
+
+    @waits
+    @checked(names=TEXT)
+    async def diff(self, *names: str) -> Changes:
+        """What changed.
+
+        Args:
+            names: `server` or `server.tool`; all servers unless given.
+        """
+        diffs: dict[str, list[str]] = {}
+        for session, entries in self._meant(names):
+            pinned = await self._pinning.pins.of(session.rights.digest)
+            for entry in entries:
+                if self._state(session, entry, pinned) in ("changed", "new"):
+                    before = pinned[entry.name].definition if entry.name in pinned else "{}"
+                    diffs[f"{entry.server}.{entry.name}"] = diff(before, canonical(entry.definition))
+        return Changes(diffs)
+
+    @waits
+    @checked(names=TEXT)
+    async def accept(self, *names: str) -> list[str]:
+        """Take what changed as it is now.
+
+        Args:
+            names: `server` or `server.tool`; all servers unless given.
+
+        Returns:
+            What was taken.
+        """
+        refuse_models("accept pins")
+        taken: list[str] = []
+        for session, entries in self._meant(names):
+            digest = session.rights.digest
+            changed = [
+                entry
+                for entry in entries
+                if self._pinning.has_changed(digest, entry.name) or self._pinning.is_new(digest, entry.name)
+            ]
+            await self._pinning.accept(digest, session.name, [entry.definition for entry in changed])
+            taken += [f"{entry.server}.{entry.name}" for entry in changed]
+        return taken
+
+    def scan(self) -> Table:
+        """What is conspicuous in what servers say of their tools, and where."""
+        sessions = self._host.sessions
+        found = [finding for name in sessions for finding in self._host.guard.findings.get(name, ())]
+        found += look_alikes({name: session.catalog.tools for name, session in sessions.items()})
+        rows = [(finding.tool, finding.where, finding.what) for finding in found]
+        return Table(("tool", "where", "what"), rows, title="MCP scan", note="" if rows else "nothing conspicuous")
+
+    @checked(path=PATH.or_none)
+    def export(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write what the tools of the servers that are ready are now: `mcp.lock` beside the notebook unless named.
+
+        Returns:
+            The file. `load(locked=True)` and `%mcp load --locked` refuse what differs from it.
+        """
+        file = Path(self._host.folder, path or LOCK_FILE)
+        ready = {name: session for name, session in self._host.sessions.items() if session.client is not None}
+        tools = {name: session.catalog.tools.values() for name, session in ready.items()}
+        write_lock(file, {name: [entry.definition for entry in entries] for name, entries in tools.items()})
+        return file
+
+    def _state(self, session: ServerSession, entry: ToolEntry, pinned: Mapping[str, Pin]) -> str:
+        if self._pinning.is_new(session.rights.digest, entry.name):
+            return "new"
+        if entry.name not in pinned:
+            return "not pinned"
+        return "changed" if self._pinning.has_changed(session.rights.digest, entry.name) else "as pinned"
+
+    def _meant(self, names: tuple[str, ...]) -> list[tuple[ServerSession, list[ToolEntry]]]:
+        if not names:
+            return [(session, list(session.catalog.tools.values())) for session in self._host.sessions.values()]
+        meant: list[tuple[ServerSession, list[ToolEntry]]] = []
+        for name in names:
+            try:
+                session = self._host.find(name)
+            except UnknownName:
+                session, tool = self._host.resolve(name)
+                meant.append((session, [self._host.entry(session, tool)]))
+            else:
+                meant.append((session, list(session.catalog.tools.values())))
+        return meant
+
+
+def _day(pin: Pin | None) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(pin.pinned)) if pin is not None else ""
+
+
+_SHOWN = 12
+
+
+class TrustedServers(Listing):
+    """What the user agreed to run: `mcp.trust`, `mcp.trust.revoke("fs")`.
+
+    Args:
+        host: Whose.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def _loop(self) -> BackgroundLoop:
+        return self._host.loop
+
+    @property
+    def table(self) -> Table:
+        """One row a definition."""
+        rows = [
+            (
+                one.server,
+                one.file,
+                one.digest[:_SHOWN],
+                one.bound or "no file",
+                ", ".join(sorted(one.secrets)),
+                time.strftime("%Y-%m-%d", time.localtime(one.decided)),
+            )
+            for one in self._loop.run(self._host.guard.trust.agreements())
+        ]
+        note = "" if rows else "nothing was agreed to; what you type in a cell needs no agreement"
+        return Table(
+            ("server", "file", "definition", "bound to", "secrets", "since"), rows, title="MCP trust", note=note
+        )
+
+    @waits
+    @checked(names=TEXT, everything=FLAG)
+    async def revoke(self, *names: str, everything: bool = False) -> list[str]:
+        """Take agreements back. Servers that run by them are stopped, in this notebook.
+
+        Args:
+            names: Servers, files, or the beginnings of definitions' hashes, as the table has them.
+            everything: All of them.
+
+        Returns:
+            The servers' names.
+
+        Raises:
+            UnknownName: Nothing of that name was agreed to.
+        """
+        trust = self._host.guard.trust
+        gone = await trust.revoke(None) if everything else []
+        for name in names:
+            found = await trust.revoke(name)
+            if not found:
+                raise UnknownName(f"nothing named {name!r} was agreed to", hint="%mcp trust lists what was")
+            gone += found
+        digests = {one.digest for one in gone}
+        running = [name for name, session in self._host.sessions.items() if session.rights.digest in digests]
+        await self._host.stop(running, State.NEEDS_TRUST)
+        return [one.server for one in gone]

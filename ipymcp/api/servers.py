@@ -1,0 +1,352 @@
+"""Servers as objects: their tools, state and logs, the table of all of them, and what stopped servers had."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.api.catalogs import not_running
+from ipymcp.api.toolset import hidden_note, tool_table
+from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
+from ipymcp.results.tables import Listing, Live, Table
+from ipymcp.runtime.catalog import remembered
+from ipymcp.runtime.session import State, state_word
+from ipymcp.security.rules import selects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ipymcp.api.namespace import Mcp
+    from ipymcp.api.prompts import Prompts
+    from ipymcp.api.resources import Resources
+    from ipymcp.api.tool import Tool
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.storage.known_servers import KnownServer
+
+__all__ = ["Server", "ServerTools", "Servers", "kept_prompts", "kept_resources", "kept_tools"]
+
+
+def kept_tools(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
+    """The tools that patterns over `server.tool` select; None where there are none."""
+    from ipymcp.api.toolset import tool_table
+
+    catalogs, notes = _kept(mcp, patterns)
+    entries = [entry for catalog in catalogs.values() for entry in catalog.tools.values() if selects(patterns, entry)]
+    return tool_table(entries, mcp._factory, title="MCP tools", note=" · ".join(notes)) if entries else None
+
+
+def kept_resources(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
+    """The same for resources and templates."""
+    from ipymcp.api.resources import resource_table
+
+    catalogs, notes = _kept(mcp, patterns)
+    table = resource_table(catalogs, patterns, notes)
+    return table if table.rows else None
+
+
+def kept_prompts(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
+    """The same for prompts."""
+    from ipymcp.api.prompts import prompt_table, selected_prompts
+
+    catalogs, notes = _kept(mcp, patterns)
+    entries = selected_prompts(catalogs.values(), patterns)
+    return prompt_table(entries, notes) if entries else None
+
+
+def _kept(mcp: Mcp, patterns: Sequence[str]) -> tuple[dict[str, Catalog], list[str]]:
+    """The catalogs of the servers that patterns name and that do not run, and a note on each."""
+    host, catalogs, notes = mcp._host, dict[str, "Catalog"](), list[str]()
+    for name in dict.fromkeys(pattern.partition(".")[0] for pattern in patterns if not pattern.startswith("!")):
+        session = host.sessions.get(name)
+        if session is not None:
+            if session.client is None and session.state is not State.DISABLED:
+                catalogs[name] = host.browse(session)
+                notes.append(not_running(session, anything=True))
+        elif (server := host.state.known.named(name)) is not None:
+            catalogs[name] = remembered(name, host.state.known.catalog(server.digest))
+            notes.append(f"{name} is not loaded; this is what it had when it last ran")
+    return catalogs, notes
+
+
+class ServerTools(Live):
+    """The tools of one server, as functions: `mcp.SERVER.TOOL(...)`, or `mcp.SERVER["TOOL"]` by the tool's own name.
+
+    The server's state, logs and switches are `mcp.servers["SERVER"]`.
+    """
+
+    def __init__(self, mcp: Mcp, session: ServerSession) -> None:
+        self._mcp = mcp
+        self._name = session.name
+
+    @property
+    def resources(self) -> Resources:
+        """Its resources, to be read by their URI: `mcp.SERVER.resources["URI"].read()`."""
+        from ipymcp.api.resources import Resources
+
+        return Resources(self._mcp._host, self._name)
+
+    @property
+    def prompts(self) -> Prompts:
+        """Its prompts, as functions that give messages: `mcp.SERVER.prompts.NAME(…)`."""
+        from ipymcp.api.prompts import Prompts
+
+        return Prompts(self._mcp._host, self._name)
+
+    def __getattr__(self, name: str) -> Tool:
+        session = self._session()
+        if name.startswith("_") and name not in session.catalog.aliases:
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Tool:
+        """A tool by its exact name, or what a user types for it. A server that is starting is waited for."""
+        check_name(name, "tool")
+        session = self._session()
+        entry = session.catalog.find(name)
+        if entry is None:
+            entry = self._mcp._host.find_tool(session, name)
+        return self._mcp._factory.tool(entry)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return (self._mcp._factory.tool(entry) for entry in self._session().catalog.tools.values())
+
+    def __len__(self) -> int:
+        return len(self._session().catalog.tools)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._session().catalog.find(name) is not None
+
+    def __dir__(self) -> list[str]:
+        return sorted([*self._session().catalog.aliases, "prompts", "resources"])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._session().catalog.tools)
+
+    def __repr__(self) -> str:
+        return repr(self._table())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return self._table()._repr_mimebundle_(include, exclude)
+
+    def _table(self) -> Table:
+        session, factory, host = self._session(), self._mcp._factory, self._mcp._host
+        session.look_at_tools()
+        entries = host.browse(session).tools.values()
+        note = not_running(session, anything=bool(entries)) if session.client is None else ""
+        shown = [entry for entry in entries if not host.is_denied(session, entry)]
+        hidden = hidden_note(len(entries) - len(shown))
+        return tool_table(shown, factory, title=f"{self._name}: tools", note=hidden or note)
+
+    def _session(self) -> ServerSession:
+        return self._mcp._host.find(self._name)
+
+
+class Server(Live):
+    """One server's state, logs and switches; its tools are `mcp.SERVER`."""
+
+    def __init__(self, mcp: Mcp, session: ServerSession) -> None:
+        self._mcp = mcp
+        self._session = session
+
+    @property
+    def name(self) -> str:
+        """Its name in this notebook."""
+        return self._session.name
+
+    @property
+    def state(self) -> str:
+        """Such as `stopped`, `starting`, `ready` or `error`; the reference lists them all."""
+        return self._session.state.value
+
+    @property
+    def away_since(self) -> float | None:
+        """Since when it cannot be reached, in seconds since the epoch; None while it can, or is not asked for."""
+        return self._session.away_since
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol version settled with it; empty while it is not ready."""
+        return self._session.protocol_version
+
+    @property
+    def instructions(self) -> str:
+        """What the server wants a model to know of it."""
+        client = self._session.client
+        return (client.instructions if client else None) or ""
+
+    @property
+    def error(self) -> str:
+        """Its last failure, one line."""
+        return self._session.last_error
+
+    @property
+    def pid(self) -> int | None:
+        """Its process's number."""
+        return self._session.pid
+
+    @checked(count=COUNT.or_none)
+    def logs(self, count: int | None = 50) -> Table:
+        """Its last log lines, oldest first.
+
+        Args:
+            count: At most so many; None for all that are kept (1,000).
+        """
+        rows = [
+            (time.strftime("%H:%M:%S", time.localtime(line.time)), line.source, line.level, line.text)
+            for line in self._session.log.tail(count)
+        ]
+        note = "" if rows else "nothing is logged yet"
+        return Table(("time", "source", "level", "text"), rows, title=f"{self.name}: log", note=note)
+
+    @checked(identifier=TEXT, tool=TEXT)
+    def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
+        """Pick up a task by its id: `.result()`, `await`, `.task`, `.cancel()` and `.leave()` are the `Call`'s.
+
+        Args:
+            identifier: What `.leave()` gave, or an error named, in this kernel or another.
+            tool: The tool that it came from, for messages.
+
+        Raises:
+            CallError: The server has no tasks.
+        """
+        from ipymcp.api.tool import tool_result
+
+        host = self._mcp._host
+        host.wake(self._session)
+        entry = self._session.catalog.find(tool)
+        schema = bytes(entry.definition.outputSchema) if entry is not None else b""
+        return host.pick_up(
+            self._session, identifier, tool, lambda raw: tool_result(raw, self.name, tool, schema or None)
+        )
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        self._mcp.start(self.name)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._mcp.stop(self.name)
+
+    def restart(self) -> None:
+        """Stop it and start it again."""
+        self._mcp.restart(self.name)
+
+    def enable(self) -> None:
+        """Switch it on again, and start it."""
+        self._mcp.enable(self.name)
+
+    def disable(self) -> None:
+        """Switch it off: it is stopped, and no call starts it."""
+        self._mcp.disable(self.name)
+
+    def unload(self) -> None:
+        """Stop it and forget it."""
+        self._mcp.unload(self.name)
+
+    @property
+    def tools(self) -> ServerTools:
+        """Its tools, as functions: what `mcp.SERVER` is."""
+        return ServerTools(self._mcp, self._session)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
+        table = Table(("state", "era", "tools", "last error"), rows, title=self.name)
+        return {"text/plain": repr(self), "text/html": table._repr_html_()}
+
+    def __repr__(self) -> str:
+        count = len(self._session.catalog.tools)
+        tools = f"{count} tool{'' if count == 1 else 's'}"
+        return " · ".join(part for part in (self.name, self.state, self.protocol_version, tools, self.error) if part)
+
+
+class Servers(Listing):
+    """The servers of this notebook, by name: `mcp.servers["SERVER"]` has state, logs, start, stop, restart."""
+
+    COLUMNS = ("server", "state", "era", "tools", "calls", "last error")
+
+    def __init__(self, mcp: Mcp) -> None:
+        self._mcp = mcp
+
+    def __getitem__(self, name: str) -> Server:
+        return Server(self._mcp, self._mcp._host.find(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mcp._host.sessions)
+
+    def __len__(self) -> int:
+        return len(self._mcp._host.sessions)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._mcp._host.sessions
+
+    def keys(self) -> list[str]:
+        """The names of the servers."""
+        return list(self)
+
+    def values(self) -> list[Server]:
+        """The servers, in the order they were loaded."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, Server]]:
+        """The servers with their names."""
+        return list(zip(self.keys(), self.values(), strict=True))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    @property
+    def table(self) -> Table:
+        """One row a server."""
+        rows = [
+            (
+                session.name,
+                _state(session),
+                session.protocol_version,
+                len(session.catalog.tools),
+                session.calls,
+                session.last_error,
+            )
+            for session in self._mcp._host.sessions.values()
+        ]
+        note = "" if rows else "no servers yet: %mcp load demo"
+        return Table(self.COLUMNS, rows, title="MCP servers", note=note)
+
+    @property
+    def known(self) -> Table:
+        """Every server that was ever loaded on this machine, in any notebook; nothing is started.
+
+        One `was connected` that is not connected here: it may be in another kernel, or that kernel is gone.
+        """
+        rows = [
+            (
+                server.name,
+                server.transport,
+                server.auth,
+                self._status(server),
+                server.version,
+                tools,
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
+                server.error,
+            )
+            for server, tools in self._mcp._host.state.known.all()
+        ]
+        columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
+        return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
+
+    def _status(self, server: KnownServer) -> str:
+        if not server.enabled:
+            return "disabled"
+        sessions = self._mcp._host.sessions.values()
+        is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
+        return "was connected" if server.status == "connected" and not is_here else state_word(server.status)
+
+
+def _state(session: ServerSession) -> str:
+    if session.is_lazy:
+        return "stopped (lazy)"
+    if session.state is not State.UNREACHABLE or session.away_since is None:
+        return session.state.word
+    return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"

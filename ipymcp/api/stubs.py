@@ -1,0 +1,178 @@
+"""`%mcp stubs`: the tools of a notebook's servers as a `.pyi` text for editors and type checkers."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.schema.annotations import annotate, printable
+from ipymcp.schema.tree import Schema, SchemaTree, properties, required_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ipymcp.schema.annotations import Parameter
+    from ipymcp.schema.tool_schema import ToolSchema
+
+__all__ = ["stub"]
+
+_MAX_MEMBERS: Final = 40
+_MAX_TYPED_DICTS: Final = 50
+_TYPING: Final = ("Any", "Literal", "NotRequired", "Self", "TypedDict")
+_HEADER: Final = '''\
+"""The tools of this notebook's MCP servers, written by `%mcp stubs`."""
+
+from collections.abc import Callable
+from typing import {typing}
+
+from ipymcp import Call, Prompts, Resources, ToolResult
+'''
+_OPTIONS: Final = """\
+    def options(
+        self,
+        *,
+        timeout: float | None = ...,
+        on_progress: Callable[..., object] | None = ...,
+        as_task: bool | None = ...,
+    ) -> Self: ..."""
+
+
+def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
+    """A stub file: a class for each server, one for each tool, and `mcp`, which has all servers.
+
+    Args:
+        servers: For each server, by the attribute it has in the notebook, its tools: the tool's attribute, its
+            description and its schema.
+    """
+    names = _Names()
+    blocks: list[str] = []
+    classes: dict[str, str] = {}
+    for server, tools in servers.items():
+        members = {"resources": "Resources", "prompts": "Prompts"}
+        for attribute, description, schema in tools:
+            name = names.new(f"{server}_{attribute}")
+            blocks += _tool(name, description, schema, names)
+            members[attribute] = name
+        classes[server] = names.new(server)
+        blocks.append(_holder(classes[server], members))
+    servers_class = names.new("servers")
+    blocks += [_holder(servers_class, classes), f"mcp: {servers_class}"]
+    body = "\n\n".join(blocks) + "\n"
+    used = ", ".join(name for name in _TYPING if re.search(rf"\b{name}\b", body))
+    return "\n".join([_HEADER.format(typing=used or "Any"), body])
+
+
+class _Names:
+    """Class names, each given once."""
+
+    def __init__(self) -> None:
+        self.taken = {
+            "Any",
+            "Call",
+            "Callable",
+            "Literal",
+            "NotRequired",
+            "Prompts",
+            "Required",
+            "Resources",
+            "Self",
+            "ToolResult",
+            "TypedDict",
+        }
+
+    def new(self, words: str) -> str:
+        base = "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", words) if part)
+        base = (
+            base if base.isidentifier() and not keyword.iskeyword(base) else f"Mcp{re.sub(r'[^A-Za-z0-9_]', '', base)}"
+        )
+        name, number = base, 1
+        while name in self.taken:
+            number += 1
+            name = f"{base}{number}"
+        self.taken.add(name)
+        return name
+
+
+def _holder(name: str, members: Mapping[str, str]) -> str:
+    """A class that has others as attributes."""
+    lines = [f"    {attribute}: {kind}" for attribute, kind in members.items()] or ["    pass"]
+    return "\n".join([f"class {name}:", *lines])
+
+
+def _tool(name: str, description: str, schema: ToolSchema, names: _Names) -> list[str]:
+    """A tool's class, and before it those of its object arguments."""
+    typed = _TypedDicts(schema.tree, name, names)
+    arguments = _arguments(schema, typed)
+    lines = [f"class {name}:"]
+    quoted = _quoted(description)
+    lines += [f"    {quoted}"] if quoted else []
+    for head, result in (("def __call__", "ToolResult"), ("async def aio", "ToolResult"), ("def submit", "Call")):
+        lines.append(f"    {head}({', '.join(arguments)}) -> {result}: ...")
+    return [*typed.blocks, "\n".join([*lines, _OPTIONS])]
+
+
+def _arguments(schema: ToolSchema, typed: _TypedDicts) -> list[str]:
+    taken = {each.alias for each in schema.parameters}
+    words = ["self" if "self" not in taken else _unused("_self", taken), "/"]
+    words += [_argument(each, typed) for each in schema.parameters if each.required]
+    optional = [_argument(each, typed) for each in schema.parameters if not each.required]
+    if optional:
+        words += ["*", *optional]
+    if schema.is_open:
+        words.append(f"**{_unused('arguments', taken)}: Any")
+    return words
+
+
+def _argument(parameter: Parameter, typed: _TypedDicts) -> str:
+    nullable = not parameter.required
+    kind = annotate(typed.tree, parameter.schema, nullable=nullable, name_object=typed.name_for)
+    return f"{parameter.alias}: {kind}" + ("" if parameter.required else " = ...")
+
+
+def _unused(word: str, taken: set[str]) -> str:
+    while word in taken:
+        word = f"_{word}"
+    return word
+
+
+class _TypedDicts:
+    """The TypedDicts of one tool's arguments, made as its annotations ask for them."""
+
+    def __init__(self, tree: SchemaTree, owner: str, names: _Names) -> None:
+        self.tree = tree
+        self.owner = owner
+        self.names = names
+        self.blocks: list[str] = []
+        self._known: dict[int, tuple[Schema, str]] = {}
+
+    def name_for(self, form: Schema) -> str | None:
+        """The name of an object form's TypedDict; None where a TypedDict cannot say it."""
+        known = self._known.get(id(properties(form)))
+        if known is not None:
+            return known[1]
+        members = properties(form)
+        extra = form.get("additionalProperties")
+        if len(members) > _MAX_MEMBERS or len(self._known) >= _MAX_TYPED_DICTS or extra not in (None, False):
+            return None
+        title = form.get("title")
+        name = self.names.new(f"{self.owner}_{title if isinstance(title, str) and len(title) < 40 else 'item'}")
+        self._known[id(members)] = (members, name)
+        required = set(required_names(form))
+        fields = [
+            f"    {member!r}: {self._kind(part)},"
+            if member in required
+            else f"    {member!r}: NotRequired[{self._kind(part)}],"
+            for member, part in members.items()
+        ]
+        self.blocks.append("\n".join([f"{name} = TypedDict({name!r}, {{", *fields, "})"]))
+        return name
+
+    def _kind(self, schema: Any) -> str:
+        return annotate(self.tree, schema, name_object=self.name_for)
+
+
+def _quoted(description: str) -> str:
+    """A docstring literal on one line, whatever the description holds."""
+    text = " ".join(printable(description).split())[:2_000]
+    return '"""' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""' if text else ""

@@ -1,0 +1,361 @@
+"""One tool as a Python function: called, awaited, submitted, inspected.
+
+What IPython, jedi and `inspect` show of a function is a property of its class, so a tool that somebody looks at gets a
+class of its own, made at the first attribute access; ten thousand tools in a catalog cost nothing until then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+from msgspec.structs import replace
+
+from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of, shown
+from ipymcp.errors import ArgumentError, CallError, ToolError, UnknownName
+from ipymcp.masking import mask
+from ipymcp.names import expression
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_object
+from ipymcp.results.stored_results import KeptResults
+from ipymcp.results.tables import Live
+from ipymcp.results.tool_result import ToolResult
+from ipymcp.schema.dynamic_class import specialised
+from ipymcp.security.rules import CALLERS
+from ipymcp.security.untrusted import Conversation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from msgspec import Raw
+
+    from ipymcp.interaction.questions import Caller
+    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.protocol.types import Progress
+    from ipymcp.runtime.call import Call, CallOptions
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.schema.tool_schema import ToolSchema
+
+__all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
+
+_LONGEST_ABOUT = 100
+_LONGEST_MESSAGE = 300
+_OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
+"""What `.options` takes."""
+
+
+class ToolFactory:
+    """Makes the tools of one host and keeps what is costly to make.
+
+    Args:
+        host: Where calls go.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.results = KeptResults()
+        """What was shown in part."""
+        self.for_models: set[int] = set()
+        """The numbers of those that models in the user's own loops were given a part of."""
+        self._conversations: dict[Hashable, Conversation] = {}
+        self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
+        self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
+
+    def conversation(self, key: Hashable) -> Conversation:
+        """The conversation with a model in the user's own loop: by its name, or by the selection it was given."""
+        return self._conversations.setdefault(key, Conversation())
+
+    @cached_property
+    def declarer(self) -> Declarer:
+        """Tells models of the tools."""
+        from ipymcp.llm.tool_definitions import Declarer
+
+        return Declarer()
+
+    def schema(self, entry: ToolEntry) -> ToolSchema:
+        """The input schema of a tool, for Python."""
+        key = (entry.server, entry.name)
+        known = self._schemas.get(key)
+        if known is None or known[0] is not entry:
+            from ipymcp.schema.tool_schema import ToolSchema
+
+            known = (entry, ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name))
+            self._schemas[key] = known
+        return known[1]
+
+    def tool(self, entry: ToolEntry, options: CallOptions | None = None) -> Tool:
+        """The tool as the user gets it, with a signature and a docstring of its own."""
+        usual = self._both(entry)[1]
+        return usual if options is None else type(usual)(self, entry.server, entry.name, options)
+
+    def async_tool(self, tool: Tool) -> AsyncTool:
+        """The same tool, to be awaited."""
+        usual = self._both(tool._entry())[2]
+        return usual if tool._options is None else type(usual)(self, tool.server, tool.name, tool._options)
+
+    def _both(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
+        key = (entry.server, entry.name)
+        known = self._made.get(key)
+        if known is None or known[0] is not entry:
+            schema = self.schema(entry)
+            text = _describe(entry, schema)
+            where = f"mcp.{entry.server}"
+            tool = specialised(Tool, entry.alias, where, schema.signature, text)(self, *key)
+            async_tool = specialised(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
+            known = self._made[key] = (entry, tool, async_tool)
+        return known
+
+
+class _Awaited:
+    """The same tool, to be awaited."""  # no property: IPython would show that, not the tool it gives
+
+    @overload
+    def __get__(self, tool: None, kind: type[Tool]) -> _Awaited: ...
+    @overload
+    def __get__(self, tool: Tool, kind: type[Tool]) -> AsyncTool: ...
+    def __get__(self, tool: Tool | None, kind: type[Tool]) -> _Awaited | AsyncTool:
+        return self if tool is None else tool._factory.async_tool(tool)
+
+
+class Tool(Live):
+    """A tool of an MCP server, called like a function.
+
+    Required arguments are positional in the schema's order, optional ones by keyword. `.aio` is the same to be awaited,
+    `.submit` starts it and returns a `Call`, `.options` changes how it is called, `.call` takes a ready mapping.
+    """
+
+    def __init__(self, factory: ToolFactory, server: str, name: str, options: CallOptions | None = None) -> None:
+        self._factory = factory
+        self._server = server
+        self._name = name
+        self._options = options
+        self.__qualname__ = f"{server}.{type(self).__name__}"
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:
+        """Call the tool and wait for its result."""
+        return self._prepare(args, kwargs).run()
+
+    aio = _Awaited()
+
+    def submit(self, /, *args: Any, **kwargs: Any) -> Call[ToolResult]:
+        """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
+        return self._prepare(args, kwargs).submit()
+
+    @checked(
+        timeout=SECONDS.or_none,
+        on_progress=FUNCTION.or_none,
+        as_task=FLAG.or_none,
+        caller=one_of(*CALLERS).or_none,
+        turn=TEXT.or_none,
+    )
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], Any] | None = None,
+        as_task: bool | None = None,
+        caller: Caller | None = None,
+        turn: str | None = None,
+    ) -> Tool:
+        """The same tool, called otherwise.
+
+        Args:
+            timeout: Seconds it may go without progress.
+            on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
+            as_task: Make the call a task, which `.submit(…).leave()` leaves to itself, where the tool may be one.
+            caller: On whose behalf: `user`, or `model` or `app`, whose calls you are asked about.
+            turn: Names the model's answer that calls belong to, so that one consent may cover all of it.
+        """
+        options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
+        return self._factory.tool(self._entry(), options)
+
+    @checked(arguments=MAPPING)
+    def call(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call it with a ready mapping of its exact argument names."""
+        return self._prepare_mapping(arguments).run()
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._server
+
+    @property
+    def name(self) -> str:
+        """The tool's exact name."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What the server says it does."""
+        return self._entry().definition.description or ""
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """Its input schema, verbatim."""
+        return types.loads(self._entry().definition.inputSchema)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """Its output schema, verbatim, if it has one."""
+        raw = self._entry().definition.outputSchema
+        return types.loads(raw) if len(raw) else None
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The server's hints, such as `readOnlyHint`; missing ones are unknown."""
+        raw = self._entry().definition.annotations
+        return types.loads(raw) if len(raw) else {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self._factory.schema(self._entry()).signature
+
+    def __repr__(self) -> str:
+        try:
+            entry = self._entry()
+        except UnknownName:
+            return f"<tool {self._server}.{self._name}, gone>"
+        from ipymcp.schema.validation import shortened
+        from ipymcp.text import visible
+
+        signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
+        about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
+        return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
+
+    def __str__(self) -> str:
+        return f"{self._server}.{self._name}"
+
+    def _entry(self, session: ServerSession | None = None) -> ToolEntry:
+        """What the catalog now has of it.
+
+        Raises:
+            UnknownName: The server has it no more.
+        """
+        session = session or self._session()
+        return session.catalog.tools.get(self._name) or self._factory.host.find_tool(session, self._name)
+
+    def _session(self) -> ServerSession:
+        host = self._factory.host
+        return host.sessions.get(self._server) or host.find(self._server)
+
+    def _settled_session(self) -> ServerSession:
+        session = self._session()
+        if session.client is None:
+            self._factory.host.wake(session)
+        return session
+
+    def _call_options(self, session: ServerSession) -> CallOptions:
+        return self._options or session.call_options
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
+        session = self._settled_session()
+        entry = self._entry(session)
+        schema = self._factory.schema(entry)
+        try:
+            arguments = schema.bind(args, kwargs)
+        except ArgumentError as error:
+            _advise(error, schema, args, kwargs)
+            raise
+        return self._new_call(session, entry, arguments)
+
+    def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        session = self._settled_session()
+        entry = self._entry(session)
+        schema = self._factory.schema(entry)
+        try:
+            checked_arguments = schema.check(arguments)
+        except ArgumentError as error:
+            _advise(error, schema, (), arguments)
+            raise
+        return self._new_call(session, entry, checked_arguments)
+
+    def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        output_schema = entry.definition.outputSchema
+
+        is_untrusted = self._factory.host.guard.policy.is_open_world(entry, session.rights)
+
+        def convert(raw: Raw) -> ToolResult:
+            schema = bytes(output_schema) if len(output_schema) else None
+            return tool_result(raw, entry.server, entry.name, schema, is_untrusted=is_untrusted)
+
+        options = self._call_options(session)
+        if options.as_task or len(entry.definition.execution):
+            options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
+        return self._factory.host.new_call(session, entry, types.encode(arguments), options, convert)
+
+
+def _advise(error: ArgumentError, schema: ToolSchema, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
+    """Say what to write where an option of the call, or a dict of all arguments, was taken for an argument."""
+    written, name = expression(schema.server, schema.tool), error.argument
+    if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
+        error.hint = f"it is an option of the call: {written}.options({name}={shown(given[name])})(…)"
+    elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
+        error.hint = f"a dict of all arguments is given so: {written}.call({{…}}), or {written}(**{{…}})"
+
+
+class AsyncTool(Tool):
+    """A tool whose call is awaited."""
+
+    async def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:  # type: ignore[override]
+        """Call the tool and await its result."""
+        session = self._session()
+        if session.client is None:
+            await self._factory.host.awake(session)
+        return await self._prepare(args, kwargs).arun()
+
+
+def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) -> bool:
+    """Whether a call has to ask for a task, or may and was told to (2025-11-25, tasks, tool-level negotiation)."""
+    client = session.client
+    if client is None or client.era.kind == "stateless" or not client.takes_tasks:
+        return False
+    execution = types.loads(entry.definition.execution) if len(entry.definition.execution) else None
+    support = execution.get("taskSupport") if is_object(execution) else None
+    return support == "required" or (wished and support == "optional")
+
+
+def tool_result(
+    raw: Raw, server: str, tool: str, output_schema: bytes | None, *, is_untrusted: bool = True
+) -> ToolResult:
+    """The answer as a value.
+
+    Raises:
+        ToolError: The tool says it failed.
+        CallError: The answer is none yet, or none at all.
+    """
+    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
+    kind = result.kind
+    if kind != "complete":
+        raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
+    if result.is_error:
+        from ipymcp.text import visible
+
+        message = _in_one_line(result.text)
+        shown = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+        hint = "the tool's own message" if shown == message else "the tool's own message; .result has all of it"
+        raise ToolError(visible(shown), result=result, hint=hint)
+    return result
+
+
+def _in_one_line(text: str) -> str:
+    line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
+    return line or "failed without a word"
+
+
+def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
+    from ipymcp.schema.annotations import docstring
+
+    definition = entry.definition
+    return docstring(
+        definition.title,
+        definition.description,
+        schema.parameters,
+        types.loads(definition.outputSchema) if len(definition.outputSchema) else None,
+        types.loads(definition.annotations) if len(definition.annotations) else None,
+        server=entry.server,
+        tool=entry.name,
+    )

@@ -1,0 +1,201 @@
+"""Checks of what users pass to public functions: a wrong argument is an `ArgumentError`, before anything happens.
+
+    @checked(names=TEXT, timeout=SECONDS.or_none)
+    def start(self, *names: str, timeout: float | None = None) -> None: ...
+
+Also what does not fit the signature, such as a misspelt keyword, is an `ArgumentError` then. It is a TypeError, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import numbers
+import os
+import re
+import reprlib
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from msgspec import Struct
+
+from ipymcp.errors import ArgumentError, UnknownName
+from ipymcp.names import nearest
+
+__all__ = [
+    "COUNT",
+    "FLAG",
+    "FUNCTION",
+    "MAPPING",
+    "MOMENT",
+    "PATH",
+    "PATIENCE",
+    "SECONDS",
+    "TEXT",
+    "TEXTS",
+    "VARIABLES",
+    "Kind",
+    "check_name",
+    "checked",
+    "one_of",
+    "shown",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MAX_COUNT: Final = 2**63 - 1
+_MAX_SECONDS: Final = 1e9
+"""Some thirty years: sums of such times are exact enough, and no clock overflows."""
+_UNEXPECTED: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
+
+
+class Kind(Struct, frozen=True):
+    """What an argument may be.
+
+    Attributes:
+        what: It in words: `a string`.
+        accepts: Whether a value is one.
+    """
+
+    what: str
+    accepts: Callable[[Any], bool]
+
+    @property
+    def or_none(self) -> Kind:
+        """The same, or None."""
+        return Kind(f"{self.what} or None", lambda value: value is None or self.accepts(value))
+
+    def __or__(self, other: Kind) -> Kind:
+        return Kind(f"{self.what} or {other.what}", lambda value: self.accepts(value) or other.accepts(value))
+
+    def check(self, function: str, name: str, value: object, hint: str | None = None) -> None:
+        """Raise an ArgumentError if a value is not of this kind."""
+        if not self.accepts(value):
+            message = f"{function}: {name}: expected {self.what}, got {shown(value)}"
+            raise ArgumentError(message, argument=name, hint=hint)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a string that can be written as UTF-8, which one with half a surrogate pair cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise an UnknownName for what is no string where something is looked up: `mcp[5]`."""
+    if not isinstance(name, str):
+        raise UnknownName(f"the name of a {what} is a string, got {shown(name)}")
+
+
+def shown(value: object) -> str:
+    """A value as messages show it, which is short and a line."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # its own repr fails
+        return f"a {type(value).__name__}"
+
+
+def one_of(*words: str) -> Kind:
+    """One of a few words."""
+    return Kind(" or ".join(map(repr, words)), lambda value: isinstance(value, str) and value in words)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
+
+
+def _is_count(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, numbers.Integral) and 0 <= int(value) <= _MAX_COUNT
+
+
+def _is_path(value: object) -> bool:
+    text: object = os.fspath(cast("os.PathLike[Any]", value)) if isinstance(value, os.PathLike) else value
+    return isinstance(text, str) and _is_text(text) and bool(text) and "\0" not in text
+
+
+def _is_collection(value: object) -> bool:
+    """Not an iterator, which could be read only once."""
+    return isinstance(value, list | tuple | set | frozenset)
+
+
+TEXT: Final = Kind("a string", _is_text)
+FLAG: Final = Kind("True or False", lambda value: isinstance(value, bool))
+COUNT: Final = Kind("a whole number, 0 or more", _is_count)
+SECONDS: Final = Kind(
+    "a number of seconds greater than 0", lambda value: _is_number(value) and 0 < value <= _MAX_SECONDS
+)
+PATIENCE: Final = Kind("a number of seconds, 0 or more", lambda value: _is_number(value) and 0 <= value <= _MAX_SECONDS)
+FUNCTION: Final = Kind("a function", callable)
+PATH: Final = Kind("a path", _is_path)
+MAPPING: Final = Kind("a mapping", lambda value: isinstance(value, Mapping))
+MOMENT: Final = Kind("a number of seconds", _is_number)
+VARIABLES: Final = Kind("a dict of variables", lambda value: isinstance(value, MutableMapping))
+TEXTS: Final = Kind("a list of strings", lambda value: _is_collection(value) and all(map(_is_text, value)))
+
+
+def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function refuse arguments that are not of these kinds.
+
+    Args:
+        called: Its name in messages; a constructor's is that of its class, any other's its own.
+        kinds: By parameter. Of `*names` each is checked.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            signature = _signature(function)
+            own = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            word = called or own
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise _misfit(word, signature, error) from None
+            for name, value in given.items():
+                kind = kinds.get(name)
+                if kind is None:
+                    continue
+                each = value if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else (value,)
+                for one in each:
+                    kind.check(f"{word}()", name, one, _usage(word, signature))
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+@functools.cache
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _misfit(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
+    message = str(error)
+    unexpected = _UNEXPECTED.match(message)
+    if unexpected is not None:
+        meant = nearest(unexpected[1], signature.parameters, limit=1)
+        message = f"no argument {unexpected[1]!r}" + (f"; {meant}" if meant else "")
+    return ArgumentError(f"{name}(): {message}", hint=_usage(name, signature))
+
+
+def _usage(name: str, signature: inspect.Signature) -> str:
+    """The call as one would write it, without annotations: `logs(count=50)`."""
+    bare = [
+        each.replace(annotation=inspect.Parameter.empty)
+        for each in signature.parameters.values()
+        if each.name != "self"
+    ]
+    return f"{name}{inspect.Signature(bare)}"

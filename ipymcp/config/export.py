@@ -1,0 +1,285 @@
+"""Server definitions as documents: in ipymcp's own format, and in the formats of other hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.variables import Reference, in_folder, mapped, respelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["SETTINGS", "TARGETS", "Exported", "adopted", "as_own", "exported"]
+
+_GLOB = re.compile(r"[*?\[]")
+_NOT_VALUES = frozenset({"name", "source", "extra", "inputs"})
+_PLAIN = ServerDefinition(name="")
+SETTINGS = {key: getattr(_PLAIN, key) == {} for key in ServerDefinition.__struct_fields__ if key not in _NOT_VALUES}
+"""The keys of a definition in ipymcp's own file, and whether each holds a table."""
+
+
+class Target(Struct, frozen=True):
+    """How a host writes servers."""
+
+    table: str = "mcpServers"
+    listed: bool = False
+    """Its table is a list, its `env` and headers lists of names and values."""
+    kind: str = ""
+    """The key that says the transport; empty where none does."""
+    words: Mapping[str, str] = field(default_factory=lambda: {"stdio": "stdio", "http": "http", "sse": "sse"})
+    """What it calls the transports; those it lacks are not there."""
+    command_list: bool = False
+    urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The key of the address by transport, where that is not `url`."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The keys it has beside command, args, env, url and headers, by ours."""
+    variables: str = ""
+    """How it writes variables: `dollar`, `env`, `brace`, or not at all."""
+    milliseconds: bool = False
+    login: str = ""
+    """The key of a client registered beforehand."""
+    logins: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What it calls the values of that, by ours."""
+    includes: str = ""
+    """The key that lists the only tools there are."""
+    excludes: str = ""
+    """The key that lists tools there are not."""
+
+
+_OAUTH = {"client_id": "clientId", "client_secret": "clientSecret", "scopes": "scopes"}
+_CLINE_WORDS = {"stdio": "stdio", "http": "streamableHttp", "sse": "sse"}
+TARGETS: Mapping[str, Target] = {
+    "claude-desktop": Target(words={"stdio": "stdio"}),
+    "claude-code": Target(kind="type", variables="dollar", login="oauth", logins={"client_id": "clientId"}),
+    "vscode": Target(table="servers", kind="type", names={"cwd": "cwd", "env_file": "envFile"}, variables="env"),
+    "cursor": Target(
+        names={"env_file": "envFile"},
+        variables="env",
+        login="auth",
+        logins={"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"},
+    ),
+    "cline": Target(
+        kind="type",
+        words=_CLINE_WORDS,
+        names={"cwd": "cwd", "timeout": "timeout", "disabled": "disabled", "auto_approve": "autoApprove"},
+        variables="env",
+    ),
+    "opencode": Target(
+        table="mcp",
+        kind="type",
+        words={"stdio": "local", "http": "remote", "sse": "remote"},
+        command_list=True,
+        names={"env": "environment", "disabled": "enabled"},
+        variables="brace",
+        login="oauth",
+        logins={**_OAUTH, "scopes": "scope"},
+    ),
+    "gemini": Target(
+        urls={"http": "httpUrl"},
+        names={"cwd": "cwd", "timeout": "timeout"},
+        variables="dollar",
+        milliseconds=True,
+        login="oauth",
+        logins=_OAUTH,
+        includes="includeTools",
+        excludes="excludeTools",
+    ),
+    "windsurf": Target(
+        urls={"http": "serverUrl", "sse": "serverUrl"},
+        names={"disabled": "disabled"},
+        variables="env",
+        excludes="disabledTools",
+    ),
+    "jupyter-ai": Target(table="mcp_servers", listed=True, kind="type", words={"stdio": "stdio", "http": "http"}),
+    "jupyter-mcp-manager": Target(
+        table="mcp_servers",
+        listed=True,
+        kind="type",
+        words={"stdio": "stdio", "http": "http"},
+        names={"disabled": "disabled"},
+    ),
+    "boocode": Target(kind="type", words={"stdio": "stdio", "http": "streamableHttp"}, names={"disabled": "enabled"}),
+    "dispatch": Target(table="servers", kind="transport", names={"disabled": "disabled"}),
+}
+"""The hosts whose documents can be written."""
+
+
+class Exported(Struct, frozen=True):
+    """Definitions as a document of another host."""
+
+    document: Mapping[str, Any]
+    notes: tuple[str, ...]
+    """What it has no room for, a line each."""
+
+
+def as_own(definition: ServerDefinition) -> dict[str, Any]:
+    """A definition as ipymcp's own file has it: what differs from the defaults, and the unknown keys."""
+    values: dict[str, Any] = {}
+    for key in SETTINGS:
+        value = getattr(definition, key)
+        if value != getattr(_PLAIN, key):
+            whole = isinstance(value, float) and value.is_integer()
+            values[key] = int(value) if whole else json.loads(msgspec.json.encode(value))
+    if values.get("transport") == ("stdio" if definition.url is None else "http"):
+        del values["transport"]
+    if values.get("max_timeout") == definition.timeout > 600:
+        del values["max_timeout"]
+    return {**values, **definition.extra}
+
+
+def adopted(definition: ServerDefinition) -> ServerDefinition:
+    """A definition of another file as it stands in ipymcp's own: its folder, and paths from it, are written out."""
+    folder = definition.source.folder
+    if folder is None:
+        return definition
+    moved = mapped(definition, lambda _, text: in_folder(text, folder))
+    if moved.env_file is not None:
+        moved = moved.replace(env_file=os.path.join(folder, os.path.expanduser(moved.env_file)))
+    if moved.command is not None:
+        moved = moved.replace(cwd=os.path.normpath(os.path.join(folder, os.path.expanduser(moved.cwd or ""))))
+    return moved
+
+
+def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) -> Exported:
+    """Definitions as another host has them.
+
+    Args:
+        definitions: Which.
+        host: One of `TARGETS`.
+        folder: The notebook's: what `${workspaceFolder}` is where the host has none.
+    """
+    target = TARGETS[host]
+    table: dict[str, Any] = {}
+    notes: list[str] = []
+    inputs: dict[str, Any] = {}
+    for definition in definitions:
+        if definition.transport not in target.words:
+            notes.append(f"{definition.name}: {host} knows no server that speaks {definition.transport}")
+            continue
+        writing = _Writing(definition, target, host, folder)
+        table[definition.name] = writing.entry()
+        notes += writing.notes
+        inputs |= writing.inputs
+    if not target.listed:
+        document: dict[str, Any] = {target.table: table}
+    else:
+        document = {target.table: [{"name": name, **entry} for name, entry in table.items()]}
+    if inputs:
+        document["inputs"] = list(inputs.values())
+    return Exported(document, tuple(notes))
+
+
+class _Writing:
+    """One definition on its way into another host's document."""
+
+    def __init__(self, definition: ServerDefinition, target: Target, host: str, folder: str) -> None:
+        self.notes: list[str] = []
+        self.inputs: dict[str, Any] = {}
+        self._target = target
+        self._host = host
+        self._name = definition.name
+        own = definition.source.folder if definition.source.scope == "project" else None
+        self._folder = own or folder
+        self._described = definition.inputs
+        self._definition = mapped(definition, lambda key, text: respelled(text, self._spell, key=key))
+
+    def entry(self) -> dict[str, Any]:
+        """The server's object."""
+        one, target = self._definition, self._target
+        values: dict[str, Any] = {target.kind: target.words[one.transport]} if target.kind else {}
+        if one.command is not None and target.command_list:
+            values["command"] = [one.command, *one.args]
+        elif one.command is not None:
+            values |= {"command": one.command, "args": list(one.args)}
+        if one.url is not None:
+            values[target.urls.get(one.transport, "url")] = one.url
+        for key in ("env", "headers"):
+            table = getattr(one, key)
+            if table:
+                named = [{"name": name, "value": text} for name, text in table.items()]
+                values[target.names.get(key, key)] = named if target.listed else dict(table)
+        self._add_rest(values)
+        return values
+
+    def _add_rest(self, values: dict[str, Any]) -> None:
+        own = as_own(self._definition.replace(extra={}))
+        lost: list[str] = []
+        for key in own.keys() - {"command", "args", "env", "url", "headers", "transport"}:
+            if (key == "auth" and self._add_login(values)) or (key == "tools" and self._add_tools(values)):
+                continue
+            theirs = self._target.names.get(key)
+            if theirs is None:
+                lost.append(key)
+            elif theirs == "enabled":
+                values[theirs] = not own[key]
+            elif key == "timeout":
+                values[theirs] = int(own[key] * 1000) if self._target.milliseconds else own[key]
+            else:
+                values[theirs] = own[key]
+        self._add_extra(values)
+        if lost:
+            self.notes.append(f"{self._name}: {self._host} has no {', '.join(sorted(lost))}")
+
+    def _add_login(self, values: dict[str, Any]) -> bool:
+        """Whether the host has room for all of it."""
+        auth, names = self._definition.auth, self._target.logins
+        if auth["type"] != "oauth" or not auth.keys() <= {"type", *names}:
+            return False
+        login = {theirs: auth[own] for own, theirs in names.items() if own in auth}
+        if "scope" in login:
+            login["scope"] = " ".join(login["scope"])
+        values[self._target.login] = login
+        return True
+
+    def _add_tools(self, values: dict[str, Any]) -> bool:
+        """Whether the host has room for all of it: it knows tools that are there, and tools that are not."""
+        rules, target = dict(self._definition.tools), self._target
+        is_list = next(iter(rules)) == "*" and rules.pop("*") == "deny"
+        included = [name for name, rule in rules.items() if rule == "ask"] if is_list else []
+        excluded = [name for name, rule in rules.items() if rule == "deny"]
+        named = len(included) + len(excluded) == len(rules) and not any(map(_GLOB.search, rules))
+        if not named or (is_list and not target.includes) or (excluded and not target.excludes):
+            return False
+        if is_list:
+            values[target.includes] = included
+        if excluded:
+            values[target.excludes] = excluded
+        return True
+
+    def _add_extra(self, values: dict[str, Any]) -> None:
+        """The keys that ipymcp does not know; those that one host alone has go back to it."""
+        for key, value in self._definition.extra.items():
+            host, dot, theirs = key.partition(".")
+            if not dot or host not in TARGETS:
+                inner = values.get(key)
+                values[key] = {**inner, **value} if isinstance(inner, dict) and isinstance(value, Mapping) else value
+            elif host == self._host:
+                values[theirs] = value
+
+    def _spell(self, one: Reference) -> str:
+        style = self._target.variables
+        if one.kind == "place":
+            is_kept = style == "env" and one.name != "workspaceFolderBasename"
+            return one.text if is_kept else in_folder(one.text, self._folder)
+        if self._host == "vscode" and one.kind in ("secret", "input"):
+            described = self._described.get(one.name, {"type": "promptString", "password": one.kind == "secret"})
+            self.inputs[one.name] = {"id": one.name, "description": one.name, **described}
+            return f"${{input:{one.name}}}"
+        if one.kind != "variable" or not style:
+            self.notes.append(f"{self._name}: {self._host} does not read {one.text} in {one.where}")
+            return one.text
+        if one.default is not None and style != "dollar":
+            self.notes.append(f"{self._name}: {self._host} has no default for {one.text} in {one.where}")
+        if style == "brace":
+            return f"{{env:{one.name}}}"
+        if style == "env":
+            return f"${{env:{one.name}}}"
+        return f"${{{one.name}}}" if one.default is None else f"${{{one.name}:-{one.default}}}"

@@ -1,0 +1,832 @@
+"""Config documents as server definitions: the shape of a document, the names each host uses, every value checked.
+
+Most of it can be told from the keys themselves, so that a definition works wherever it is pasted. What depends on the
+host: Gemini counts milliseconds and writes `$NAME`, VS Code allows numbers in `env`, and null for one to be left out.
+
+{"mcpServers": {NAME: …}}                      ipymcp, Claude Desktop, Claude Code, Cursor, Cline, Gemini, Windsurf
+{"servers": {NAME: …}, "inputs": […]}          VS Code; Dispatch, without inputs; either inside `mcp` in settings
+{"mcp": {NAME: {"type": "local", …}}}          opencode
+{"mcp_servers": [{"name": NAME, …}]}           jupyter-ai, jupyter-mcp-manager (its settings: in `mcpSettings`)
+{NAME: {"command": …}, …}                      a flat record
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
+
+import msgspec
+from msgspec import Struct
+
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.redaction import masked
+from ipymcp.config.variables import has_variables, references
+from ipymcp.errors import ConfigError
+from ipymcp.masking import looks_secret
+from ipymcp.protocol.transports.addresses import checked_headers, parse_address
+
+if TYPE_CHECKING:
+    from ipymcp.config.definition import Era, ReadOnly, Source, Transport
+
+__all__ = [
+    "Entry",
+    "OTHER_NAMES",
+    "SHAPE",
+    "Shape",
+    "Written",
+    "auth",
+    "bare_shape",
+    "definition_of",
+    "definitions",
+    "entries",
+    "found",
+    "is_name",
+    "is_server",
+    "no_shape",
+    "normal",
+    "shape_of",
+]
+
+
+_SHOWN = 60
+_MAX_SECONDS = 1e9
+"""Some thirty years: timers take no more."""
+_MAX_SIZE = 2**53
+
+
+def found(value: object) -> str:
+    """A wrong value as an error shows it: short ones as they stand, objects and long lists by their kind."""
+    if isinstance(value, Mapping):
+        return "an object"
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return type(value).__name__
+    if len(text) > _SHOWN and isinstance(value, list | tuple):
+        return "a list"
+    text = masked(text)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+class Entry:
+    """One server's object in a document. Each method reads a key, or raises a `ConfigError` that names it.
+
+    Args:
+        values: The object.
+        source: Where it stands; errors begin with it.
+        within: The key of it that leads to the object.
+    """
+
+    def __init__(self, values: Mapping[str, Any], source: Source, within: str = "") -> None:
+        self._values = values
+        self._source = source
+        self._within = within
+        self._read: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def get(self, key: str) -> Any:
+        """The value, None where the key is absent or null."""
+        self._read.add(key)
+        return self._values.get(key)
+
+    def rest(self) -> dict[str, Any]:
+        """What was never read."""
+        return {key: value for key, value in self._values.items() if key not in self._read}
+
+    def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
+        """The error for a key, or for the whole object."""
+        path = ".".join(part for part in (self._within, key) if part)
+        return ConfigError(f"{self._source.where(path)}: {message}", hint=hint)
+
+    def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
+        """The error for a value of the wrong kind."""
+        return self.error(f"expected {what}, got {found(value)}", key=key, hint=hint)
+
+    def text(self, key: str, *, hint: str) -> str | None:
+        """A text that is not empty; a path object counts as one."""
+        value = self.get(key)
+        if value is None:
+            return None
+        text = _text(value)
+        if not text:
+            raise self.expected(key, "a text", value, hint=hint)
+        return text
+
+    def secret(self, key: str) -> str | None:
+        """A text that is not empty and must not be shown, not even by an error."""
+        value = self.get(key)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self.error("expected a text", key=key, hint=f'write "{key}": "…"')
+        return value
+
+    def within(self, key: str, values: Mapping[str, Any]) -> Entry:
+        """The object under a key, to be read the same way."""
+        return Entry(values, self._source, key)
+
+    def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise self.expected(key, "a list of strings", value, hint=hint)
+        items = cast("Sequence[object]", value)
+        texts = [_text(item) for item in items]
+        for index, text in enumerate(texts):
+            if text is None:
+                raise self.expected(f"{key}[{index}]", "a string", items[index], hint=_quote(items[index], hint))
+        return tuple(text for text in texts if text is not None)
+
+    def table(self, key: str, *, hint: str) -> dict[str, str]:
+        """An object whose values are all texts. They may be secrets: those that are wrong are shown by their kind."""
+        value = self.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.error(f"expected an object of strings, got {_kind(value)}", key=key, hint=hint)
+        table: dict[str, str] = {}
+        for name, item in cast("Mapping[str, object]", value).items():
+            text = _text(item)
+            if text is None:
+                is_hidden = looks_secret(name)
+                message = f"expected a string, got {_kind(item) if is_hidden else found(item)}"
+                raise self.error(message, key=f"{key}.{name}", hint=hint if is_hidden else _quote(item, hint))
+            table[name] = text
+        return table
+
+    def seconds(self, key: str, default: float) -> float:
+        """A number of seconds greater than 0."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_SECONDS:
+            hint = f'write the seconds as a number, such as "{key}": {default:g}'
+            raise self.expected(key, "a number of seconds greater than 0", value, hint=hint)
+        return float(value)
+
+    def size(self, key: str, default: int, *, of: str = "bytes") -> int:
+        """A whole number greater than 0, of bytes unless said otherwise."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_SIZE:
+            hint = f'write the {of} as a whole number, such as "{key}": {default}'
+            raise self.expected(key, f"a number of {of} greater than 0", value, hint=hint)
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.expected(key, "true or false", value, hint=f'write "{key}": true or "{key}": false, unquoted')
+        return value
+
+    def choice(self, key: str, choices: Iterable[str]) -> str | None:
+        """One of a few words."""
+        value = self.get(key)
+        words = list(choices)
+        if value is None or value in words:
+            return value
+        raise self.expected(key, "one of " + ", ".join(words), value, hint=f'leave "{key}" out for the default')
+
+
+def _kind(value: object) -> str:
+    """What a value is, without showing it."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a text" if isinstance(value, str) else "a number or a flag"
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str):
+        return value
+    path = os.fspath(cast("os.PathLike[Any]", value)) if isinstance(value, os.PathLike) else None
+    return path if isinstance(path, str) else None
+
+
+def _quote(value: object, hint: str) -> str:
+    """How to mend a number or a flag that stands where a text should."""
+    if isinstance(value, bool | int | float):
+        return f'put it in quotes: "{json.dumps(value)}"'
+    return hint
+
+
+_CLIENT = ("client_id", "client_secret", "token_endpoint_auth_method", "private_key", "signing_algorithm", "issuer")
+_KEYS = {
+    "bearer": ("token",),
+    "oauth": (*_CLIENT, "client_metadata_url", "redirect_uri", "scopes"),
+    "client_credentials": (*_CLIENT, "scopes"),
+    "enterprise": (
+        *(*_CLIENT, "scopes", "idp_issuer", "idp_token_endpoint", "idp_client_id", "idp_client_secret"),
+        *("idp_token", "idp_token_type"),
+    ),
+}
+_METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
+_SHAPE = 'write {"type": "bearer", "token": "…"}, or "type": "oauth", "client_credentials" or "enterprise"'
+
+
+def auth(entry: Entry) -> Mapping[str, Any]:
+    """What a definition says of its login, checked; empty where it says nothing.
+
+    Raises:
+        ConfigError: It is of no known type, or a value is of the wrong kind. No value is shown.
+    """
+    given = entry.get("auth")
+    if given is None:
+        return {}
+    if "command" in entry:
+        raise entry.error("a server with a command has no login", key="auth", hint="give it what it needs by env")
+    if not isinstance(given, Mapping):
+        raise entry.error("expected an object", key="auth", hint=_SHAPE)
+    values = cast("Mapping[str, Any]", given)
+    inner = entry.within("auth", values)
+    kind = inner.choice("type", _KEYS) or "oauth"
+    known = _KEYS[kind]
+    for key in values:
+        if key != "type" and key not in known:
+            raise inner.error(f"is nothing that {kind!r} takes", key=key, hint=f"it takes {', '.join(known)}")
+    read: dict[str, Any] = {"type": kind}
+    for key in known:
+        if key == "scopes":
+            scopes = inner.get(key)
+            text = scopes.split() if isinstance(scopes, str) else inner.texts(key, hint='such as ["files:read"]')
+            read[key] = list(text)
+        elif key == "token_endpoint_auth_method":
+            read[key] = inner.choice(key, _METHODS)
+        else:
+            read[key] = inner.secret(key)
+    if kind == "bearer" and not read["token"]:
+        raise inner.error("is missing", key="token", hint=_SHAPE)
+    return {key: value for key, value in read.items() if value}
+
+
+_SAME = {
+    "environment": "env",
+    "envFile": "env_file",
+    "serverUrl": "url",
+    "httpUrl": "url",
+    "autoApprove": "auto_approve",
+    "alwaysAllow": "auto_approve",
+    "transportType": "transport",
+}
+_TRANSPORT_WORDS = {
+    "local": "stdio",
+    "remote": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "streamablehttp": "http",
+}
+_OAUTH = {"clientId": "client_id", "clientSecret": "client_secret", "scopes": "scopes", "scope": "scopes"}
+_CURSOR_AUTH = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret", "scopes": "scopes"}
+_GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
+"""The keys that only Gemini's definitions have."""
+_DENIED = ("disabledTools", "excludeTools")
+OTHER_NAMES = frozenset({*_SAME, *_GEMINI, *_DENIED, "enabled", "enabledTools", "oauth"})
+"""What hosts call the values of a server, where ours have other names."""
+_DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
+
+
+def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[str, Any], dict[str, str]]:
+    """A server's values under our names, and which of the names the document has otherwise.
+
+    Args:
+        values: As the document has them.
+        host: Whose shape the document has.
+        source: Where they stand, for errors.
+
+    Raises:
+        ConfigError: Two keys say the same thing differently, or a value is of the wrong kind.
+    """
+    reading = _Reading(dict(values), source)
+    is_gemini = host == "gemini" or not _GEMINI.isdisjoint(values)
+    reading.flatten_transport()
+    for theirs, own in _SAME.items():
+        reading.rename(theirs, own)
+    reading.split_command()
+    reading.read_switches()
+    reading.read_tools()
+    reading.read_login()
+    for key in ("env", "headers"):
+        reading.read_pairs(key)
+    if host == "vscode":
+        reading.loosen_env()
+    if is_gemini:
+        reading.read_gemini()
+    elif host == "opencode":  # it is for the list of tools, 5 s unless set, which a first start does not keep
+        reading.set_aside("timeout", "opencode")
+    return reading.values, reading.names
+
+
+class _Reading:
+    """The values of one server, on their way to our names."""
+
+    def __init__(self, values: dict[str, Any], source: Source) -> None:
+        self.values = values
+        self.names: dict[str, str] = {}
+        self._source = source
+
+    def rename(self, theirs: str, own: str) -> None:
+        """One key under our name. Where both are there, they must agree."""
+        if theirs not in self.values:
+            return
+        value = self.values.pop(theirs)
+        if value is None:
+            return
+        kept = self.values.get(own)
+        if kept is not None and kept != value:
+            spelled = self.names.get(own, own)
+            raise self._error(theirs, f'it and "{spelled}" disagree', f'keep one of "{spelled}" and "{theirs}"')
+        self.values[own] = value
+        self.names[own] = theirs
+
+    def flatten_transport(self) -> None:
+        """What stands in an object `transport` (Cline's command line) beside it."""
+        inner = self.values.get("transport")
+        if isinstance(inner, Mapping):
+            del self.values["transport"]
+            for key, value in cast("Mapping[str, Any]", inner).items():
+                if self.values.setdefault(key, value) != value:
+                    raise self._error(f"transport.{key}", f'it and "{key}" disagree', "keep one of the two")
+                self.names[key] = f"transport.{key}"
+        for key in ("type", "transport", "transportType"):
+            word = self.values.get(key)
+            if isinstance(word, str) and word in _TRANSPORT_WORDS:
+                self.values[key] = _TRANSPORT_WORDS[word]
+        if "httpUrl" in self.values:
+            self.values.pop("url", None)  # Gemini's older way, for those that know only that
+            self.values.setdefault("type", "http")
+
+    def split_command(self) -> None:
+        """A program and its arguments in one list (opencode)."""
+        command = self.values.get("command")
+        if isinstance(command, list) and command:
+            program, *args = cast("list[Any]", command)
+            self.values["command"] = program
+            self.values["args"] = [*args, *(self.values.get("args") or ())]
+            self.names |= {"command": "command[0]", "args": "command"}
+
+    def read_switches(self) -> None:
+        """`enabled` instead of `disabled`."""
+        enabled = self.values.pop("enabled", None)
+        if enabled is None:
+            return
+        if not isinstance(enabled, bool):
+            hint = 'write "enabled": true or "enabled": false, unquoted'
+            raise self._error("enabled", f"expected true or false, got {found(enabled)}", hint)
+        if self.values.get("disabled") not in (None, not enabled):
+            raise self._error("enabled", 'it and "disabled" disagree', 'keep "disabled"')
+        self.values["disabled"] = not enabled
+        self.names["disabled"] = "enabled"
+
+    def read_tools(self) -> None:
+        """Lists of tools that are there, or are not."""
+        rules: dict[str, str] = {}
+        key = "tools" if isinstance(self.values.get("tools"), list) else "includeTools"  # a list: GitHub Copilot's
+        included = self._names_of_tools(key)
+        if included is not None and "*" not in included:
+            rules = {"*": "deny", **dict.fromkeys(included, "ask")}
+            self.names["tools"] = key
+        for key in _DENIED:
+            denied = self._names_of_tools(key)
+            if denied:
+                rules = {
+                    **{name: rule for name, rule in rules.items() if name not in denied},
+                    **dict.fromkeys(denied, "deny"),
+                }
+                self.names.setdefault("tools", key)
+        if rules and isinstance(self.values.setdefault("tools", {}), Mapping):
+            self.values["tools"] = {**rules, **self.values["tools"]}
+
+    def _names_of_tools(self, key: str) -> list[str] | None:
+        value: object = self.values.pop(key, None)
+        if value is None:
+            return None
+        what = found(value)
+        items = cast("list[object]", value) if isinstance(value, list) else [None]
+        names = [item.partition("(")[0] for item in items if isinstance(item, str)]
+        if len(names) < len(items):
+            raise self._error(key, f"expected a list of strings, got {what}", 'name tools, such as ["read"]')
+        return names
+
+    def read_login(self) -> None:
+        """A client registered beforehand, as `oauth` (Claude Code, VS Code, opencode, Gemini) or `auth` (Cursor)."""
+        for key, known in (("oauth", _OAUTH), ("auth", _CURSOR_AUTH)):
+            given = self.values.get(key)
+            if not isinstance(given, Mapping) or "type" in given:
+                continue
+            client = cast("Mapping[str, Any]", given)
+            login = {own: client[theirs] for theirs, own in known.items() if client.get(theirs) is not None}
+            if login and (key == "auth" or "auth" not in self.values):
+                self.values[key] = {name: value for name, value in client.items() if name not in known}
+                if not self.values[key]:
+                    del self.values[key]
+                self.values["auth"] = {"type": "oauth", **login}
+                self.names["auth"] = key
+                self.names |= {f"auth.{known[name]}": f"{key}.{name}" for name in client if name in known}
+
+    def read_pairs(self, key: str) -> None:
+        """A list of `{"name": …, "value": …}` (Jupyter) as an object."""
+        listed = self.values.get(key)
+        if not isinstance(listed, list):
+            return
+        items = cast("list[object]", listed)
+        table: dict[str, Any] = {}
+        for index, item in enumerate(items):
+            what = found(item)
+            pair: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+            name = pair.get("name")
+            if not isinstance(name, str) or not name or "value" not in pair:
+                if not index and not isinstance(item, Mapping):
+                    return  # no such list: the error for an object of texts says it better
+                hint = 'write {"name": "NAME", "value": "…"}'
+                raise self._error(f"{key}[{index}]", f"expected a name and a value, got {what}", hint)
+            if name in table:
+                raise self._error(f"{key}[{index}].name", f'"{name}" is there twice', "keep one of the two")
+            table[name] = pair["value"]
+        self.values[key] = table
+
+    def loosen_env(self) -> None:
+        """VS Code takes numbers, and null for what is to be left out."""
+        env = self.values.get("env")
+        if isinstance(env, Mapping):
+            given = cast("Mapping[str, Any]", env)
+            self.values["env"] = {
+                name: json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+                for name, value in given.items()
+                if value is not None
+            }
+
+    def read_gemini(self) -> None:
+        """Milliseconds, and `$NAME` in `env` and headers; `trust` would let every tool run unasked."""
+        self.set_aside("trust", "gemini")
+        timeout = self.values.get("timeout")
+        if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+            self.values["timeout"] = timeout / 1000
+            self.names["timeout"] = "timeout"  # called the same, it says something else
+        for key in ("env", "headers"):
+            table = self.values.get(key)
+            if isinstance(table, Mapping):
+                given = cast("Mapping[str, Any]", table)
+                self.values[key] = {
+                    name: _DOLLAR.sub(r"${\1}", value) if isinstance(value, str) else value
+                    for name, value in given.items()
+                }
+
+    def set_aside(self, key: str, host: str) -> None:
+        """A key that means something else here: kept with those that are not known."""
+        if key in self.values:
+            self.values[f"{host}.{key}"] = self.values.pop(key)
+            self.names[f"{host}.{key}"] = key
+
+    def _error(self, key: str, message: str, hint: str) -> ConfigError:
+        return ConfigError(f"{self._source.where(key)}: {message}", hint=hint)
+
+
+SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
+_REACHED = ("command", "url", "serverUrl", "httpUrl", "transport")
+"""What makes an object a server's."""
+_TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "servers"}
+_MENTIONED = 5
+
+
+class Written(Struct, frozen=True):
+    """One server as a document has it."""
+
+    name: str
+    key: str
+    """The keys that lead to it, joined by dots."""
+    values: Mapping[str, Any]
+
+
+class Shape(Struct, frozen=True):
+    """What a document holds."""
+
+    host: str
+    """Whose way of writing it is; `mcpServers` for that of many."""
+    written: tuple[Written | ConfigError, ...]
+    """Each server, or why it is none."""
+    inputs: Mapping[str, Mapping[str, Any]]
+    """What `${input:ID}` stand for, by id."""
+
+
+def shape_of(document: object, origin: str) -> Shape | None:
+    """What a document holds; None where it is an object in which nothing looks like servers.
+
+    Args:
+        document: Decoded.
+        origin: What errors begin with.
+
+    Raises:
+        ConfigError: It is no object, or what should hold the servers does not.
+    """
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{origin}: expected an object, got {found(document)}", hint=SHAPE)
+    table = cast("Mapping[str, Any]", document)
+    inputs = _inputs(table)
+    for key, host in _TABLES.items():
+        if key in table and not (key != "mcpServers" and is_server(table[key])):
+            written = tuple(_written(table[key], key, origin))
+            if key == "mcpServers" and os.path.basename(os.path.dirname(origin)) == ".gemini":
+                host = "gemini"
+            return Shape("vscode" if key == "servers" else host, written, inputs)
+    settings = cast("object", table.get("mcpSettings"))
+    if isinstance(settings, Mapping) and "mcp_servers" in settings:
+        listed = cast("Mapping[str, object]", settings)["mcp_servers"]
+        return Shape("jupyter", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
+    inner = table.get("mcp")
+    if isinstance(inner, Mapping) and not is_server(cast("object", inner)):
+        held = cast("Mapping[str, Any]", inner)
+        if isinstance(held.get("servers"), Mapping) and not is_server(held["servers"]):
+            return Shape("vscode", tuple(_written(held["servers"], "mcp.servers", origin)), _inputs(held))
+        if not any(is_server(table[name]) for name in table if name != "mcp"):
+            return Shape("opencode", tuple(_written(held, "mcp", origin)), {})
+    if any(is_server(value) for value in table.values()):
+        return bare_shape(table, origin)
+    return None
+
+
+def bare_shape(table: object, origin: str) -> Shape:
+    """An object from name to definition.
+
+    Raises:
+        ConfigError: It is no object.
+    """
+    return Shape("flat", tuple(_written(table, "", origin)), {})
+
+
+def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
+    """The error for an object in which nothing looks like servers."""
+    keys = ", ".join(f'"{key}"' for key in list(document)[:_MENTIONED]) or "an empty object"
+    return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=SHAPE)
+
+
+def _written(table: object, path: str, origin: str) -> Iterator[Written | ConfigError]:
+    where = f"{origin}: {path}".removesuffix(": ")
+    if isinstance(table, list) and path != "mcpServers":
+        yield from _listed(cast("Sequence[object]", table), path, origin)
+        return
+    if not isinstance(table, Mapping):
+        wanted = "a list" if path.endswith("mcp_servers") else "an object"
+        raise ConfigError(f"{where}: expected {wanted}, got {found(cast('object', table))}", hint=SHAPE)
+    for name, values in cast("Mapping[object, object]", table).items():
+        key = f"{path}.{name}" if path else str(name)
+        if not is_name(name):
+            yield ConfigError(f"{where}: expected a server's name, got {found(name)}", hint=SHAPE)
+        elif not isinstance(values, Mapping):
+            yield ConfigError(f"{origin}: {key}: expected an object, got {found(values)}", hint=SHAPE)
+        else:
+            yield Written(name, key, cast("Mapping[str, Any]", values))
+
+
+def _listed(table: Sequence[object], path: str, origin: str) -> Iterator[Written | ConfigError]:
+    seen: set[str] = set()
+    for index, item in enumerate(table):
+        key = f"{path}[{index}]"
+        if not isinstance(item, Mapping):
+            yield ConfigError(f"{origin}: {key}: expected an object, got {found(item)}", hint=SHAPE)
+            continue
+        values = dict(cast("Mapping[str, Any]", item))
+        name = values.pop("name", None)
+        if not is_name(name):
+            yield ConfigError(f"{origin}: {key}.name: expected a server's name, got {found(name)}", hint=SHAPE)
+        elif name in seen:
+            yield ConfigError(f'{origin}: {key}.name: "{name}" is defined twice', hint="keep one of the two")
+        elif values.keys() != {"disabled"}:  # jupyter-mcp-manager's way to switch off one that stands elsewhere
+            seen.add(name)
+            yield Written(name, key, values)
+
+
+def is_name(name: object) -> TypeGuard[str]:
+    """Whether a server may be called so: any text that can be seen."""
+    return isinstance(name, str) and bool(name.strip()) and name.isprintable()
+
+
+def is_server(value: object) -> bool:
+    """Whether an object is one server's, and no table of them."""
+    if not isinstance(value, Mapping):
+        return False
+    values = cast("Mapping[str, object]", value)
+    return any(isinstance(values.get(key), str | list | Mapping) for key in _REACHED)
+
+
+def _inputs(table: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """VS Code's `inputs`; what is none is left out, and named when a server asks for it."""
+    listed = table.get("inputs")
+    if not isinstance(listed, list):
+        return {}
+    items = cast("list[object]", listed)
+    inputs = [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
+    return {item["id"]: item for item in inputs if isinstance(item.get("id"), str)}
+
+
+_TRANSPORTS: dict[str, Transport] = {"stdio": "stdio", "http": "http", "sse": "sse"}
+_PROGRAM = 'put the program in "command" and each of its arguments in "args"'
+_TABLE = 'write an object of texts, such as {"NAME": "value"}'
+_RULES = 'write rules by tool, such as {"*": "ask", "read_*": "allow"}'
+_HINTS = 'write hints by tool, such as {"read_*": {"readOnlyHint": true}}'
+_HINT_NAMES = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+def definitions(document: object, source: Source, *, bare: bool = False) -> dict[str, ServerDefinition]:
+    """Every server of a document, by name, in its order.
+
+    Args:
+        document: Decoded.
+        source: Where it stands; errors begin with it.
+        bare: It may also be an object from name to definition in which nothing looks like servers.
+
+    Raises:
+        ConfigError: It has no known shape, or a value is of the wrong kind. The message names document and key.
+    """
+    read = entries(document, source, bare=bare)
+    if read is None:
+        raise no_shape(cast("Mapping[str, Any]", document), str(source))
+    found: dict[str, ServerDefinition] = {}
+    for _, entry in read:
+        if isinstance(entry, ConfigError):
+            raise entry
+        found[entry.name] = entry
+    return found
+
+
+def entries(
+    document: object, source: Source, *, bare: bool = False
+) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
+    """Every server of a document with its name, or what is wrong with it; None where nothing in it looks like servers.
+
+    What has no name that could be used has the empty one. The arguments are those of `definitions`.
+
+    Raises:
+        ConfigError: The document as a whole cannot be used.
+    """
+    shape = shape_of(document, str(source))
+    if shape is None and not bare:
+        return None
+    shape = shape or bare_shape(document, str(source))
+    read: list[tuple[str, ServerDefinition | ConfigError]] = []
+    for written in shape.written:
+        if isinstance(written, ConfigError):
+            read.append(("", written))
+            continue
+        try:
+            read.append((written.name, definition_of(written, shape.host, source, shape.inputs)))
+        except ConfigError as error:
+            read.append((written.name, error))
+    return read
+
+
+def definition_of(
+    written: Written, host: str, source: Source, inputs: Mapping[str, Mapping[str, Any]]
+) -> ServerDefinition:
+    """One server.
+
+    Args:
+        written: As its document has it.
+        host: Whose shape the document has.
+        source: Where the document stands.
+        inputs: What the document says of `${input:ID}`.
+
+    Raises:
+        ConfigError: As `definitions`.
+    """
+    place = _at(source, host=host, key=written.key)
+    values, names = normal(written.values, host, place)
+    place = _at(place, names=names)
+    definition = _server(written.name, Entry(values, place), place)
+    if inputs:
+        asked = {one.name for one in references(definition) if one.kind == "input"}
+        used = {name: inputs[name] for name in inputs if name in asked}
+        definition = definition.replace(inputs=used) if used else definition
+    return definition
+
+
+def _at(source: Source, **changes: Any) -> Source:
+    return msgspec.structs.replace(source, **changes)
+
+
+def _server(name: str, entry: Entry, source: Source) -> ServerDefinition:
+    command = entry.text("command", hint=_PROGRAM)
+    url = entry.text("url", hint="write the server's address, such as https://host/mcp")
+    headers = entry.table("headers", hint=_TABLE)
+    _check_remote(entry, url, headers)
+    timeout = entry.seconds("timeout", 30.0)
+    return ServerDefinition(
+        name=name,
+        command=command,
+        args=entry.texts("args", hint=_PROGRAM),
+        env=entry.table("env", hint=_TABLE),
+        env_file=entry.text("env_file", hint="write a file's path"),
+        cwd=entry.text("cwd", hint="write a folder's path"),
+        url=url,
+        headers=headers,
+        auth=auth(entry),
+        transport=_transport(entry, command, url),
+        era=cast("Era", entry.choice("era", ("auto", "legacy", "modern")) or "auto"),
+        timeout=timeout,
+        max_timeout=_max_timeout(entry, timeout),
+        start_timeout=entry.seconds("start_timeout", 120.0),
+        restart=_restart(entry),
+        inherit_env=_inherit_env(entry),
+        max_result_bytes=entry.size("max_result_bytes", 64_000_000),
+        disabled=entry.flag("disabled", default=False),
+        lazy=entry.flag("lazy", default=False),
+        auto_approve=entry.texts("auto_approve", hint='name the tools, such as ["read_file"]'),
+        tools=_rules(entry),
+        read_only=_read_only(entry),
+        hints=_hints(entry),
+        concurrency=entry.size("concurrency", 1, of="calls"),
+        health_interval=entry.seconds("health_interval", 60.0),
+        log_lines=entry.size("log_lines", 1000, of="lines"),
+        source=source,
+        extra=entry.rest(),
+    )
+
+
+def _read_only(entry: Entry) -> ReadOnly:
+    return "hinted" if entry.get("read_only") == "hinted" else entry.flag("read_only", default=False)
+
+
+def _rules(entry: Entry) -> dict[str, str]:
+    rules = entry.table("tools", hint=_RULES)
+    inner = entry.within("tools", rules)
+    for pattern in rules:
+        inner.choice(pattern, ("allow", "ask", "deny"))
+    return rules
+
+
+def _hints(entry: Entry) -> dict[str, dict[str, bool]]:
+    given: object = entry.get("hints") or {}
+    if not isinstance(given, Mapping):
+        raise entry.expected("hints", "an object of objects", given, hint=_HINTS)
+    hints: dict[str, dict[str, bool]] = {}
+    for pattern, named in cast("Mapping[str, object]", given).items():
+        if not isinstance(named, Mapping):
+            raise entry.expected(f"hints.{pattern}", "an object", named, hint=_HINTS)
+        inner = entry.within(f"hints.{pattern}", cast("Mapping[str, Any]", named))
+        unknown = [name for name in inner if name not in _HINT_NAMES]
+        if unknown:
+            raise inner.error("is no hint", key=unknown[0], hint=f"the hints are {', '.join(_HINT_NAMES)}")
+        hints[pattern] = {name: inner.flag(name, default=False) for name in inner}
+    return hints
+
+
+def _check_remote(entry: Entry, url: str | None, headers: Mapping[str, str]) -> None:
+    """Raise for an address or a header that cannot be used. An address with variables is looked at when it has none."""
+    whole = url if url is not None and not has_variables(url) else None
+    for key, check in (("url", lambda: whole and parse_address(whole)), ("headers", lambda: checked_headers(headers))):
+        try:
+            check()
+        except ConfigError as error:
+            raise entry.error(error.message, key=key, hint=error.hint or _TABLE) from None
+
+
+def _transport(entry: Entry, command: str | None, url: str | None) -> Transport:
+    if command is None and url is None:
+        raise entry.error('expected "command" or "url", found neither', hint=SHAPE)
+    if command is not None and url is not None:
+        raise entry.error('expected "command" or "url", found both', hint='keep "command" for a local server')
+    named: dict[str, Transport] = {
+        key: _TRANSPORTS[word] for key in ("type", "transport") if (word := entry.choice(key, _TRANSPORTS))
+    }
+    if len(set(named.values())) > 1:
+        raise entry.error('"type" and "transport" disagree', hint='keep "type"')
+    transport = named.get("type") or named.get("transport") or ("http" if command is None else "stdio")
+    if (transport == "stdio") != (command is not None):
+        reached = "url" if command is None else "command"
+        hint = f'leave "{next(iter(named))}" out: "{reached}" says it already'
+        raise entry.error(f'a server with a "{reached}" does not speak {transport}', key=next(iter(named)), hint=hint)
+    return transport
+
+
+def _max_timeout(entry: Entry, timeout: float) -> float:
+    """The longest a call may take; a longer `timeout` alone raises it."""
+    limit = entry.seconds("max_timeout", max(600.0, timeout))
+    if limit < timeout:
+        hint = 'lower "timeout" or raise "max_timeout"'
+        raise entry.error(f"{limit:g} s is less than the timeout of {timeout:g} s", key="max_timeout", hint=hint)
+    return limit
+
+
+def _restart(entry: Entry) -> bool:
+    """True, false, or `"no"`."""
+    return entry.get("restart") != "no" and entry.flag("restart", default=True)
+
+
+def _inherit_env(entry: Entry) -> bool | tuple[str, ...]:
+    value = entry.get("inherit_env")
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    return entry.texts("inherit_env", hint='write true, false, or the names, such as ["AWS_PROFILE"]')

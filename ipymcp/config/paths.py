@@ -1,0 +1,152 @@
+"""Where things lie: the notebook, the user's own config file, what ipymcp keeps for itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import ConfigError
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["is_root", "notebook_file", "own_files", "read_env_file", "state_folder", "user_file"]
+
+_NAME = os.path.join("ipymcp", "mcp.json")
+
+
+def notebook_file(told: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The path of the notebook that this kernel belongs to, where that is known.
+
+    Args:
+        told: It, where the front end (VS Code) has told it.
+        environ: Jupyter's server gives it as `JPY_SESSION_NAME`.
+    """
+    for path in (told, environ.get("JPY_SESSION_NAME")):
+        if path and os.path.isabs(path) and os.path.isdir(os.path.dirname(path)):
+            return os.path.normpath(path)
+    return None
+
+
+def user_file() -> str:
+    """The user's own config file, which `%mcp config` writes; it need not be there."""
+    from jupyter_core.paths import jupyter_config_dir
+
+    return os.path.join(jupyter_config_dir(), _NAME)
+
+
+def own_files() -> list[str]:
+    """That file in each of Jupyter's config folders, the nearest first; they need not be there."""
+    from jupyter_core.paths import jupyter_config_path
+
+    return [os.path.join(folder, _NAME) for folder in jupyter_config_path()]
+
+
+def state_folder() -> str:
+    """What outlives the kernel is kept here: `IPYMCP_STATE_DIR`, else `ipymcp` in Jupyter's data folder."""
+    given = os.environ.get("IPYMCP_STATE_DIR")
+    if given:
+        return os.path.abspath(os.path.expanduser(given))
+    from jupyter_core.paths import jupyter_data_dir
+
+    return os.path.join(jupyter_data_dir(), "ipymcp")
+
+
+_ROOTS = (".git", ".hg", ".jj", ".svn")
+
+
+def is_root(folder: str) -> bool:
+    """Whether a folder is a repository's root."""
+    return any(os.path.lexists(os.path.join(folder, name)) for name in _ROOTS)
+
+
+MAX_BYTES = 10_000_000
+
+
+_ASSIGNMENT = (
+    r"(?:export\s+)?(?P<name>[A-Za-z_][\w.-]*)\s*="
+    r"""\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^'"#\s].*?|))(?:\s+\#.*)?"""
+)
+
+
+def _missing(file: Path) -> ConfigError:
+    return ConfigError(f"{file}: no such file", hint="a relative path starts at the notebook's folder")
+
+
+def read_env_file(path: str, where: str) -> dict[str, str]:
+    """The variables of a file with `NAME=VALUE` lines; comments and quotes as shells have them, nothing is expanded.
+
+    Args:
+        path: Absolute.
+        where: What names the file, for errors: document and key.
+
+    Raises:
+        ConfigError: It cannot be read, or a line is none.
+    """
+    file = Path(path)
+    try:
+        text = _text(file, None)
+        if text is None:
+            raise _missing(file)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
+    variables: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        match = re.fullmatch(_ASSIGNMENT, stripped)
+        if match is None:
+            raise ConfigError(f"{where}: {path}, line {number}: expected NAME=VALUE", hint="begin a comment with #")
+        quoted = match["single"] if match["single"] is not None else match["double"]
+        variables[match["name"]] = quoted if quoted is not None else match["plain"].strip()
+    return variables
+
+
+def _text(file: Path, owners: frozenset[int] | None) -> str | None:
+    try:
+        # Opening a pipe would wait for its other end; what is looked at is what is read.
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        try:
+            _check(os.fstat(descriptor), file, owners)
+        except ConfigError:
+            os.close(descriptor)
+            raise
+        with open(descriptor, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}", hint="check the file's permissions") from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{file}: larger than 10 MB", hint="is this a config file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}, line {line}: not UTF-8", hint="save the file as UTF-8") from None
+
+
+def _check(status: os.stat_result, file: Path, owners: frozenset[int] | None) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ConfigError(f"{file}: is a folder", hint=f"name the file in it, such as {file / 'mcp.json'}")
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{file}: is not a regular file", hint="name a file on disk")
+    if owners is not None and status.st_uid not in owners:
+        raise ConfigError(
+            f"{file}: ignored: it belongs to another user ({_user(status.st_uid)})",
+            hint=f"if you wrote it, make it yours; else read it, then %mcp load {quoted(str(file))}",
+        )
+
+
+def _user(number: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        return f"uid {number}"

@@ -1,0 +1,247 @@
+"""A model's answer as a value: its text, the tool calls it made, their outcomes, its usage."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from ipymcp.errors import ArgumentError
+from ipymcp.interaction.questions import DECISIONS, beforehand
+from ipymcp.masking import mask, masks
+from ipymcp.protocol.types import is_object
+from ipymcp.results import markdown
+from ipymcp.results.content import Image
+from ipymcp.schema.to_json import plain
+from ipymcp.text import escaped, one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ipymcp.results.tool_result import ToolResult
+
+__all__ = ["Answer", "Asked", "ModelCall", "Outcome", "SHOWN", "Usage", "read_arguments"]
+
+
+SHOWN: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
+"""The images that models take; Gemini none that moves."""
+_LARGEST: Final = 5_000_000
+"""Characters of an image in base64 above which a provider may refuse the whole request."""
+
+
+class Asked(Struct, frozen=True):
+    """A call that a model asks for."""
+
+    id: str
+    name: str
+    arguments: Any
+    """A mapping, or the JSON of one as the model wrote it."""
+
+
+class Outcome(Struct, frozen=True):
+    """What came of it, as the model is told."""
+
+    asked: Asked
+    text: str
+    images: tuple[Image, ...] = ()
+    is_error: bool = False
+    value: Any = None
+    """What came back, for the notebook."""
+
+    @property
+    def shown(self) -> list[tuple[str, Image]]:
+        """The images that models take, with what they truly are."""
+        return self.parted(SHOWN)[1]
+
+    @property
+    def named(self) -> str:
+        """The text, with the images named that no model takes."""
+        return self.parted(SHOWN)[0]
+
+    def parted(self, kinds: Sequence[str]) -> tuple[str, list[tuple[str, Image]]]:
+        """The text, with the images named that are of none of these kinds or too large, and the others."""
+        words, shown = [self.text], list[tuple[str, Image]]()
+        for image in self.images:
+            kind = image.display_type
+            if kind is not None and kind in kinds and len(image.base64) <= _LARGEST:
+                shown.append((kind, image))
+            else:
+                words.append(str(image))
+        return "\n".join(filter(None, words)), shown
+
+
+def read_arguments(value: Any) -> dict[str, Any]:
+    """The arguments a model gave.
+
+    Raises:
+        ArgumentError: They are no JSON object; the message is for the model.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ArgumentError(f"the arguments are no JSON: {error}", hint="send one JSON object") from error
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise ArgumentError("the arguments are no JSON object", hint="send one JSON object")
+    return value
+
+
+_LONGEST = 2_000
+_GIVEN = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
+_TOLD = "white-space:pre-wrap;overflow-wrap:anywhere"
+_WAITS = "waits for your answer"
+
+
+class Usage(Struct, frozen=True):
+    """What an answer cost, as the provider counts it."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __str__(self) -> str:
+        requests = f"{self.requests} request{'' if self.requests == 1 else 's'}"
+        return f"{requests}, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+
+
+class ModelCall(Struct):
+    """One call that a model made."""
+
+    server: str
+    tool: str
+    arguments: Any
+    text: str = ""
+    """What the model was told."""
+    result: ToolResult | Any = None
+    """What came back; None where it failed."""
+    is_error: bool = False
+    is_done: bool = False
+    seconds: float = 0.0
+    """How long it took, without the wait for consent."""
+    number: int = 0
+    """Which one of its answer it is, from 1."""
+    card: str = ""
+    """Names its card."""
+    asked_at: str = ""
+    """While the user is asked about it: the card that has the question, which may be another's."""
+    decision: str = ""
+    """What the user answered, in words."""
+    is_refused: bool = False
+    """Whether that was no."""
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        if not self.is_done:
+            return f"{self.server}.{self.tool} {f'· {_WAITS}' if self.asked_at else '…'}"
+        took = f"failed, {self.seconds:.1f} s" if self.is_error else f"{self.seconds:.1f} s"
+        parts = [f"{self.server}.{self.tool}", self.decision, "" if self.is_refused else took]
+        return " · ".join(filter(None, parts))
+
+    def __repr__(self) -> str:
+        return one_line(f"<ModelCall {self.summary}>")
+
+    def html(self) -> str:
+        """A card that opens: arguments and result. Open, with all of the arguments, while the user is asked."""
+        code = self.arguments.get("code") if self.tool == "run_python" and is_object(self.arguments) else None
+        arguments = str(code) if code else _json(self.arguments)
+        waits = bool(self.asked_at) and not self.is_done
+        shown = ""
+        bundle = getattr(self.result, "_repr_mimebundle_", None)
+        if not self.is_error and callable(bundle):
+            rich: Any = bundle()
+            shown = rich.get("text/html", "")
+        if self.is_done and not shown:
+            shown = f'<pre style="{_TOLD}">{escaped(_shortened(self.text))}</pre>'
+        if self.is_refused and self.decision == DECISIONS[None]:
+            shown += f"<small>{escaped(beforehand(f'{self.server}.{self.tool}'))} allows it beforehand</small>"
+        mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
+        given = escaped(arguments if code or waits else _shortened(arguments))
+        return (
+            f"<details{' open' if code or waits else ''}>"
+            f"<summary>{mark} <code>{escaped(self.summary)}</code></summary>"
+            f'<pre style="{_TOLD};{_GIVEN}">{given}</pre>{shown}</details>'
+        )
+
+
+class Answer:
+    """A model's answer. `str` is its text.
+
+    Attributes:
+        text: The last thing it said.
+        data: What it gave where `returns` asked for something; else None.
+        calls: The calls it made, in order.
+        messages: The conversation so far, as JSON.
+        usage: What it cost.
+        model: Who answered.
+        reason: Why it ended, as far as the provider says: `stop`, `length` where it was cut off there, …
+        is_untrusted: Whether the model had read untrusted content: its words may be anybody's.
+    """
+
+    is_untrusted: bool = False
+    reason: str = ""
+
+    def __init__(
+        self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str
+    ) -> None:
+        self.text = text
+        self.data = data
+        self.calls = list(calls)
+        self.messages = messages
+        self.usage = usage
+        self.model = model
+        self.is_shown = False
+        """Whether a cell has shown it already, as it came: displaying it right after that shows nothing."""
+
+    @property
+    def source(self) -> str:
+        """Where it is from."""
+        return f"an answer of {self.model}"
+
+    def json(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        calls = [
+            {"tool": f"{one.server}.{one.tool}", "arguments": one.arguments, "text": one.text, "failed": one.is_error}
+            for one in self.calls
+        ]
+        usage = {name: getattr(self.usage, name) for name in Usage.__struct_fields__}
+        data = None if self.data is None else plain(self.data, ())
+        return {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        calls = "".join(f"  {call.summary}\n" for call in self.calls)
+        shown = self.text if self.data is None else repr(self.data)
+        return f"{calls}{visible(shown)}"
+
+    @property
+    def _ipython_display_(self) -> Any:
+        if not self.is_shown:
+            raise AttributeError("_ipython_display_")
+        self.is_shown = False
+        return _nothing
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        shown: dict[str, Any] = {"text/plain": repr(self)}
+        if self.data is not None or not self.text:
+            return shown
+        return {**shown, "text/markdown": markdown.markdown(self.text)}
+
+
+def _json(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return mask(arguments)
+    return json.dumps(masks.json(arguments), ensure_ascii=False, indent=1)
+
+
+def _shortened(text: str) -> str:
+    hidden = len(text) - _LONGEST
+    return text if hidden <= 0 else f"{text[:_LONGEST]}…\n({hidden:,} characters more)"
+
+
+def _nothing(**_: object) -> None: ...

@@ -1,0 +1,214 @@
+"""Code mode: a model writes Python against the tools, and after your consent it runs in this process, unsandboxed.
+
+So data goes from tool to tool without passing through the model, which is told what is printed and the last value.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import contextvars
+import sys
+import threading
+import traceback
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import ArgumentError, PolicyError
+from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
+from ipymcp.interaction.terminal import Printed
+from ipymcp.llm.functions import HERE
+from ipymcp.llm.result_text import tokens
+from ipymcp.llm.tool_search import BUDGET
+from ipymcp.protocol import types
+from ipymcp.results.tool_result import ToolResult
+from ipymcp.runtime.question_routing import Errand
+from ipymcp.schema.validation import shortened
+from ipymcp.security.untrusted import Actor, Conversation, acting, current_actor, source_of_value
+from ipymcp.text import stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, MutableMapping
+
+    from ipymcp.api.toolset import Toolset
+    from ipymcp.interaction.questions import ApprovalAnswer, Card
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.security.rules import Subject
+
+__all__ = ["Coder"]
+
+_FILE: Final = "<model's code>"
+_LONGEST_ABOUT: Final = 120
+_WHY: Final = "it would run here with your rights, unsandboxed, as a cell of yours would"
+_MAX_PRINTED: Final = 1_000_000
+"""Characters."""
+_MAX_CODE: Final = 20_000
+"""Characters of code that a person is shown at a time."""
+_ANSWERS: Final = ("once", "answer", "no")
+
+
+class Coder:
+    """Runs a model's code in the notebook.
+
+    Args:
+        host: Whose tools it may call.
+        toolset: Those it is told of.
+        names: The variables that it sees and makes.
+        allowed: Whether the user has agreed beforehand to all code of this answer.
+        conversation: What the answer is a part of; a fresh one by default.
+        turn: Names the answer.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        toolset: Toolset,
+        names: MutableMapping[str, Any],
+        *,
+        allowed: bool,
+        conversation: Conversation | None = None,
+        turn: str = "",
+    ) -> None:
+        self._conversation = conversation or Conversation()
+        self._actor = Actor("model", self._conversation, turn, self._permits)
+        self._host = host
+        self._toolset = toolset
+        self._names = names
+        self._is_allowed = allowed
+        self._agreed_at: str | None = None
+        """What the model was doubted for when the user agreed to the rest of its code."""
+        self.card: Callable[[str, str], Card | None] = _no_card
+        """Gives what shows the call of a tool, by its server and name."""
+
+    def instructions(self) -> str:
+        """What the model is told of the tools."""
+        is_there = getattr(self._names.get("mcp"), "_host", None) is self._host
+        begin = "`mcp` is there already" if is_there else "begin with `from ipymcp import mcp`"
+        intro = (
+            f"You have one tool, run_python. Write Python for it that calls these functions; {begin}. They wait by"
+            " themselves: do not await them. A result has .data (decoded), .text, .df (a DataFrame) and .images."
+            " Variables stay between runs. Print, or end with an expression, for what you need to see; keep large data"
+            " in variables."
+        )
+        entries = self._toolset._entries("model")
+        typed = self._host.aliases()
+        lines = [self._line(entry, typed[entry.server]) for entry in entries]
+        if tokens(sum(map(len, lines))) > BUDGET:
+            intro += " End with a function, or print its repr(), to see what it takes."
+            names: dict[str, list[str]] = {}
+            for entry in entries:
+                names.setdefault(typed[entry.server], []).append(entry.alias)
+            lines = [f"mcp.{server}: {', '.join(tools)}" for server, tools in names.items()]
+        return "\n".join([intro, *lines])
+
+    def _line(self, entry: ToolEntry, server: str) -> str:
+        about = shortened(stripped(entry.first_line), _LONGEST_ABOUT)
+        return f"mcp.{server}.{entry.alias}{self._toolset._factory.tool(entry).__signature__}  # {about}"
+
+    async def run_python(self, code: str) -> str:
+        """Run Python in the user's notebook, after they have agreed. Gives what it prints and its last expression.
+
+        Args:
+            code: The program. Variables stay.
+        """
+        return await self._host.loop.arun(self._run(code))
+
+    async def _run(self, code: str) -> str:
+        if len(code) > _MAX_CODE:
+            hint = "write it in parts: what is not shown whole is not run"
+            raise ArgumentError(f"this code has {len(code):,} characters, of {_MAX_CODE:,} at most", hint=hint)
+        place = self._host.desk.place()
+        if place is None:
+            raise PolicyError("there is nowhere to run it")
+        if not (self._is_allowed or self._agreed_at == self._doubt):
+            await self._ask(code)
+        errand = Errand(lambda: self._execute(code), "Interrupted.")
+        place.post(errand.run, errand.give_up)
+        told = await errand.outcome
+        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, told[:_MAX_PRINTED])
+        if source:
+            self._conversation.received(source)
+        return told
+
+    async def _ask(self, code: str) -> None:
+        why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
+        wanted = WantedCall(HERE, "run_python", types.encode({"code": code}), "model", why, "", code)
+        card = self.card(HERE, "run_python")
+        question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
+        if card is not None:
+            card.asks(card.key)
+        answer: ApprovalAnswer | None = await self._host.desk.ask(
+            "approval", lambda asker: asker.approve(question), None
+        )
+        if card is not None:
+            card.answered(answer)
+        if answer not in ("once", "answer"):
+            raise PolicyError("you said no" if answer else "it needs your consent, and nobody answered")
+        if answer == "answer":
+            self._agreed_at = self._doubt
+
+    @property
+    def _doubt(self) -> str:
+        return self._conversation.doubt if self._host.guard.policy.doubts else ""
+
+    def _permits(self, entry: Subject) -> bool:
+        return self._toolset._selects(entry)
+
+    def _execute(self, code: str) -> str:
+        """Where the user waits. Only an interrupt is raised: it is the user's."""
+        printed = _Printed(sys.stdout)
+        try:
+            tree = ast.parse(code, _FILE)
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            with contextlib.redirect_stdout(printed), self._staying(), acting(self._actor), _inherited_by_threads():
+                exec(compile(tree, _FILE, "exec"), self._names)  # type: ignore[arg-type]
+                shown = ""
+                if isinstance(last, ast.Expr):
+                    value = eval(compile(ast.Expression(last.value), _FILE, "eval"), self._names)  # type: ignore[arg-type]
+                    if source := source_of_value(value):
+                        self._conversation.received(source)
+                    shown = "" if value is None else value.text if isinstance(value, ToolResult) else repr(value)
+        except (Exception, SystemExit) as error:
+            where = traceback.extract_tb(error.__traceback__)
+            line = next((f" in line {one.lineno}" for one in reversed(where) if one.filename == _FILE), "")
+            return f"{printed.getvalue()}{type(error).__name__}{line}: {error}".rstrip(": ")
+        return printed.getvalue() + shown
+
+    @contextlib.contextmanager
+    def _staying(self) -> Generator[None]:
+        """`exit()` ends the model's code, not the kernel with all that the user has in it."""
+        own = {name: self._names[name] for name in ("exit", "quit") if name in self._names}
+        self._names.update(dict.fromkeys(own, sys.exit))
+        try:
+            yield
+        finally:
+            self._names.update({name: value for name, value in own.items() if self._names.get(name) is sys.exit})
+
+
+@contextlib.contextmanager
+def _inherited_by_threads() -> Generator[None]:
+    """Have threads that the model's code starts act for the model, too: a thread begins in an empty context."""
+    start = threading.Thread.start
+
+    def start_in_context(thread: threading.Thread) -> None:
+        if current_actor() is not None:
+            thread.run = partial(contextvars.copy_context().run, thread.run)  # type: ignore[method-assign]
+        start(thread)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+
+
+class _Printed(Printed):
+    """What is printed, as far as anybody could want to read it."""
+
+    def write(self, text: str, /) -> int:
+        return super().write(text[: max(0, _MAX_PRINTED - self.tell())])
+
+
+def _no_card(server: str, tool: str) -> None: ...

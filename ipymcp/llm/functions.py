@@ -1,0 +1,185 @@
+"""Plain Python functions beside the tools of servers: their schema is made from the signature."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from functools import cached_property
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ipymcp.argument_checks import shown
+from ipymcp.errors import ArgumentError
+from ipymcp.names import nearest
+from ipymcp.protocol.types import ToolDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["HERE", "FunctionTool"]
+
+HERE: Final = "notebook"
+"""What stands in a server's place for functions of the notebook."""
+
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME: Final = 64
+_SECTION: Final = re.compile(r"(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$|-{3,}\s*$")
+_ARGUMENT: Final = re.compile(r"^[ \t]+\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?:[ \t]+(.+)", re.MULTILINE)
+_BY_KEYWORD: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class FunctionTool:
+    """A function of the notebook that a model may call.
+
+    Args:
+        function: Its name, docstring and annotations are what the model is told.
+
+    Raises:
+        ArgumentError: It has no name, or parameters that cannot be given by name.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        name = getattr(function, "__name__", type(function).__name__)
+        if not callable(function):
+            raise ArgumentError(f"{shown(function)} is no function", hint='patterns select: mcp.tools("fs.*")')
+        if name == "<lambda>":
+            raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
+        self.function = function
+        self.server = HERE
+        self.name = self.alias = (_NO_NAME.sub("_", name) or "_")[:_LONGEST_NAME]
+        for parameter in self._parameters.values():
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise ArgumentError(
+                    f"{name}() takes {parameter.name!r} by position only", hint="a model gives arguments by name"
+                )
+
+    def __repr__(self) -> str:
+        return f"<function {self.name}{inspect.signature(self.function)}>"
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        try:
+            return inspect.signature(self.function).parameters
+        except ValueError as error:  # of something written in C
+            raise ArgumentError(
+                f"{self.name}() does not say what it takes", hint="def a function of your own that calls it"
+            ) from error
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.function, include_extras=True)
+        except (NameError, TypeError):  # an annotation that means nothing here
+            return {}
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """What a server would say of it."""
+        return ToolDefinition(name=self.name)
+
+    @property
+    def description(self) -> str:
+        """What its docstring says before the sections."""
+        lines = (inspect.getdoc(self.function) or "").splitlines()
+        end = next((number for number, line in enumerate(lines) if _SECTION.match(line)), len(lines))
+        return "\n".join(lines[:end]).strip()
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """Its parameters as JSON Schema. One whose type JSON cannot say may be anything."""
+        said = dict(_ARGUMENT.findall(inspect.getdoc(self.function) or ""))
+        members: dict[str, Any] = {}
+        definitions: dict[str, Any] = {}
+        required: list[str] = []
+        for name, parameter in self._parameters.items():
+            if parameter.kind not in _BY_KEYWORD:
+                continue
+            schema = _schema(self._types.get(name, Any), definitions)
+            note = said.get(name) or _note(self._types.get(name))
+            if note:
+                schema["description"] = note.strip()
+            if parameter.default is inspect.Parameter.empty:
+                required.append(name)
+            elif isinstance(parameter.default, (str, int, float, bool)):
+                schema["default"] = parameter.default
+            members[name] = schema
+        result: dict[str, Any] = {"type": "object", "properties": members}
+        if required:
+            result["required"] = required
+        if not self._takes_any:
+            result["additionalProperties"] = False
+        return {**result, "$defs": definitions} if definitions else result
+
+    @property
+    def _takes_any(self) -> bool:
+        return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in self._parameters.values())
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as Python values of the annotated types.
+
+        Raises:
+            ArgumentError: One is missing, surplus or of the wrong type.
+        """
+        bound: dict[str, Any] = {}
+        for name, value in arguments.items():
+            parameter = self._parameters.get(name)
+            if parameter is None or parameter.kind not in _BY_KEYWORD:
+                if not self._takes_any:
+                    known = nearest(name, self._parameters) or f"it takes {', '.join(self._parameters) or 'none'}"
+                    raise ArgumentError(f"takes no argument {name!r}", argument=name, tool=self.name, hint=known)
+                bound[name] = value
+                continue
+            try:
+                bound[name] = _converted(value, self._types.get(name, Any))
+            except msgspec.ValidationError as error:
+                raise ArgumentError(f"{name}: {error}", argument=name, tool=self.name) from error
+        missing = [
+            name
+            for name, parameter in self._parameters.items()
+            if parameter.kind in _BY_KEYWORD and parameter.default is inspect.Parameter.empty and name not in bound
+        ]
+        if missing:
+            raise ArgumentError(f"{missing[0]!r} is missing", argument=missing[0], tool=self.name)
+        return bound
+
+
+def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    def custom(of: Any) -> dict[str, Any]:
+        if _is_model(of):
+            schema: dict[str, Any] = of.model_json_schema()
+            definitions.update(schema.pop("$defs", {}))
+            return schema
+        return {"type": "string"} if issubclass(of, PurePath) else {}
+
+    try:
+        (schema,), found = msgspec.json.schema_components([kind], schema_hook=custom, ref_template="#/$defs/{name}")
+    except (TypeError, RuntimeError, NameError):  # nothing that JSON can say
+        return {}
+    definitions.update(found)
+    return dict(schema)
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind, strict=False, dec_hook=_made)
+    except TypeError:  # a type that msgspec does not know takes what there is
+        return value
+
+
+def _made(kind: Any, value: Any) -> Any:
+    """A value of a class that JSON knows nothing of: a model of pydantic, a path, a DataFrame from its rows."""
+    return kind.model_validate(value) if _is_model(kind) else kind(value)
+
+
+def _is_model(kind: Any) -> bool:
+    return callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None))
+
+
+def _note(kind: Any) -> str | None:
+    """What an annotation says in words: `Annotated[int, "How many."]`, or a field's description."""
+    said = getattr(kind, "__metadata__", ())
+    notes = (one if isinstance(one, str) else getattr(one, "description", None) for one in said)
+    return next((one for one in notes if isinstance(one, str)), None)

@@ -1,0 +1,184 @@
+"""A selection of tools as other libraries take them. Each is imported when it is asked for.
+
+A library's own loop makes the calls then; they pass through the host all the same, with its policy and its history.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.errors import McpError
+from ipymcp.llm.answer import SHOWN
+from ipymcp.llm.providers import Declaration
+from ipymcp.protocol.types import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from ipymcp.llm.answer import Outcome
+    from ipymcp.llm.tool_calls import ToolCaller
+
+__all__ = ["chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
+
+_NAME = "ipymcp"
+
+
+def pydantic_ai_toolset(
+    declared: Callable[[Any], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+) -> Any:
+    """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go.
+
+    Args:
+        declared: Gives the tools, for a model of pydantic-ai, or None where that is not known.
+        call: Makes a call of a tool by its name, also of one that was not declared.
+    """
+    ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
+    toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
+    base: type[Any] = toolsets.AbstractToolset
+
+    class McpToolset(base):
+        """The tools of the notebook's MCP servers."""
+
+        @property
+        def id(self) -> str:
+            return _NAME
+
+        async def get_tools(self, ctx: Any) -> dict[str, Any]:
+            return {one.name: self._tool(one) for one in declared(getattr(ctx, "model", None))}
+
+        def _tool(self, one: Declaration) -> Any:
+            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema}
+            return toolsets.ToolsetTool(
+                toolset=self,
+                tool_def=ai.ToolDefinition(**about),
+                max_retries=1,
+                args_validator=_AnyArguments(),  # the host validates
+            )
+
+        def accept(self, name: str) -> Any:
+            """What takes the calls of a tool that the model was not told of, and was given by name elsewhere."""
+            return self._tool(Declaration(name, "", name, "", {"type": "object"}))
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+            outcome = await call(name, getattr(tool_args, "given", tool_args))
+            if outcome.is_error:
+                raise ai.ToolFailed(outcome.text)
+            images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]
+            return [outcome.named, *images] if images else outcome.named
+
+    return McpToolset()
+
+
+class _Malformed(dict[str, Any]):
+    """Arguments that are no JSON object, which the host answers: the library would end the answer after a few.
+
+    Args:
+        given: What the model wrote.
+    """
+
+    def __init__(self, given: object) -> None:
+        super().__init__()
+        self.given = given
+
+
+class _AnyArguments:
+    """A validator of pydantic-ai that takes whatever a model writes."""
+
+    def validate_json(self, given: str | bytes, **_: object) -> dict[str, Any]:
+        """Arguments as JSON."""
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            return _Malformed(given)
+        return self.validate_python(value)
+
+    def validate_python(self, given: Any, **_: object) -> dict[str, Any]:
+        """Decoded arguments."""
+        return given if is_object(given) else _Malformed(given)
+
+
+def langchain_tools(declared: Iterable[Declaration], called: ToolCaller, *, images: bool) -> list[Any]:
+    """Tools of LangChain.
+
+    Args:
+        declared: The tools.
+        called: Makes the calls.
+        images: Whether the model takes images from tools; else they are named. The library does not say which it is,
+            and Chat Completions refuses the request.
+    """
+    library: Any = _library("langchain_core.tools", "langchain-core")
+    base: type[Any] = library.BaseTool
+
+    class McpTool(base):
+        """A tool of the notebook's MCP servers. Its arguments may have any names, the library's own too."""
+
+        def _run(self, /, **arguments: Any) -> Any:
+            return self._told(called(self.name, arguments))
+
+        async def _arun(self, /, **arguments: Any) -> Any:
+            return self._told(await called.aio(self.name, arguments))
+
+        def _told(self, outcome: Outcome) -> Any:
+            if outcome.is_error:
+                raise library.ToolException(outcome.text)
+            text, shown = outcome.parted(SHOWN if images else ())
+            blocks = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in shown]
+            return [{"type": "text", "text": text}, *blocks] if blocks else text
+
+    def made(one: Declaration) -> Any:
+        schema = one.schema  # what it says of the whole the library leaves out
+        about = "\n".join(filter(None, (one.description, schema.pop("description", ""))))
+        return McpTool(name=one.name, description=about, args_schema=schema, handle_tool_error=True)
+
+    return [made(one) for one in declared]
+
+
+def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
+    """Tools of `llm`."""
+    llm: Any = _library("llm", "llm")
+
+    def made(one: Declaration) -> Any:
+        def run(**arguments: Any) -> Any:
+            outcome = called(one.name, arguments)
+            if outcome.is_error:
+                raise _failure(outcome)
+            images = [llm.Attachment(type=kind, content=image.data) for kind, image in outcome.shown]
+            return llm.ToolOutput(output=outcome.named, attachments=images) if images else outcome.named
+
+        return llm.Tool(
+            name=one.name, description=one.description, input_schema=one.schema, implementation=run, plugin=_NAME
+        )
+
+    return [made(one) for one in declared]
+
+
+def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
+    """Tools of chatlas."""
+    chatlas: Any = _library("chatlas", "chatlas")
+
+    def made(one: Declaration) -> Any:
+        def run(**arguments: Any) -> Any:
+            outcome = called(one.name, arguments)
+            if outcome.is_error:  # raised, it would be warned of with its traceback
+                return chatlas.ContentToolResult(value=None, error=_failure(outcome))
+            return outcome.parted(())[0]  # what images are there differs by provider
+
+        # Without `strict` it would declare it as strict to OpenAI, which then refuses every optional argument.
+        about = {"name": one.name, "description": one.description, "parameters": one.schema}
+        return chatlas.Tool(func=run, **about, strict=False)
+
+    return [made(one) for one in declared]
+
+
+def _failure(outcome: Outcome) -> RuntimeError:
+    """What such libraries tell the model by themselves, with a word of theirs before it."""
+    return RuntimeError(outcome.text.removeprefix("Error: "))
+
+
+def _library(module: str, distribution: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise McpError(f"{distribution} is not installed", hint=f"pip install {distribution}") from error

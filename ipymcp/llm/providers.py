@@ -1,0 +1,343 @@
+"""Providers: the limits of their tool declarations, and the form of their requests and answers.
+
+What a provider refuses makes it refuse the whole request, with every other tool in it, so these are its narrowest
+limits, as its documentation and its errors have them.
+
+An answer is the provider's response as its library gives it (an object with `model_dump`), the same as plain JSON, one
+of its messages, or a list of its tool calls. Which provider's it is is seen from its shape.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ipymcp.errors import ArgumentError
+from ipymcp.llm.answer import SHOWN, Asked, Outcome
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ipymcp.schema.tree import Schema
+
+    pass
+
+__all__ = ["Declaration", "Dialect", "PLAIN", "PROFILES", "Profile", "SHAPES", "asked", "messages", "profile_of"]
+
+
+_ANNOTATIONS: Final = frozenset({"title", "description", "default", "enum"})
+_LIMITS: Final = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern"})
+_MORE_LIMITS: Final = frozenset({"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "const"})
+_FORMATS: Final = frozenset(
+    {"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+)
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Profile(Struct, frozen=True):
+    """The limits of one provider.
+
+    Attributes:
+        name: What errors and reports call it.
+        words: The keywords that may stay, beside those that the compiler writes itself.
+        formats: The values of `format` that may stay; None for all.
+        type_lists: Whether `type` may be a list.
+        any_choices: Whether `enum` may have anything; else texts and numbers.
+        references: Whether a schema may have `$ref` into its `$defs`.
+        recursion: Whether a schema may refer to itself.
+        beside: What may stand beside a `$ref`.
+        key: What the name of a property must match; None for anything.
+        depth: How many objects and arrays may stand in one another.
+        description: The longest description of a function, in characters.
+        functions: How many functions one request may declare.
+    """
+
+    name: str
+    words: frozenset[str]
+    formats: frozenset[str] | None = None
+    type_lists: bool = True
+    any_choices: bool = True
+    references: bool = True
+    recursion: bool = True
+    beside: tuple[str, ...] = ("title", "description", "default")
+    key: re.Pattern[str] | None = None
+    depth: int = 10
+    description: int = 10_000
+    functions: int = 1_000
+
+
+PLAIN: Final = Profile(
+    "any provider",
+    _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"},
+    key=_KEY,
+    description=1_024,
+    functions=128,
+)
+"""Where the provider is not known: a library rewrites the keywords, and the limits are the narrowest."""
+_OPENAI: Final = Profile("OpenAI", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, description=1_024, functions=128)
+_ANTHROPIC: Final = Profile(
+    "Anthropic", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, _FORMATS, key=_KEY, depth=20
+)
+_GEMINI: Final = Profile(
+    "Gemini",
+    (_ANNOTATIONS - {"default"}) | _LIMITS - {"pattern", "minLength", "maxLength"} | {"format"},
+    frozenset({"date-time", "date", "time"}),
+    type_lists=False,
+    any_choices=False,
+    recursion=False,
+    beside=("description",),
+    key=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
+    description=8_000,
+    functions=512,
+)
+PROFILES: Final = {
+    **dict.fromkeys(("openai", "openai_responses", "ollama"), _OPENAI),
+    "anthropic": _ANTHROPIC,
+    "gemini": _GEMINI,
+}
+"""By dialect."""
+_PROVIDERS: Final = {
+    **dict.fromkeys(("openai", "openai-chat", "openai-responses", "azure"), _OPENAI),
+    "anthropic": _ANTHROPIC,
+    **dict.fromkeys(("google", "google-gla", "google-vertex", "google-cloud"), _GEMINI),
+}
+"""By what pydantic-ai calls a provider."""
+
+
+def profile_of(model: Any, base_url: str | None = None) -> Profile:
+    """The limits of the provider of a model; the narrowest where it cannot be seen which that is.
+
+    Args:
+        model: `provider:name`, or a model of pydantic-ai.
+        base_url: An address that speaks Chat Completions, where that is the provider.
+    """
+    if base_url is not None:
+        return _OPENAI
+    provider = model.partition(":")[0] if isinstance(model, str) else getattr(model, "system", None)
+    return _PROVIDERS.get(provider.removeprefix("gateway/"), PLAIN) if isinstance(provider, str) else PLAIN
+
+
+Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini", "ollama"]
+_HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
+_CHAT_CALLS: Final = ("function", "custom", "tool_call")
+"""The types of a call in Chat Completions, and in LangChain's messages, which are of its kind."""
+_DEPTH: Final = 8
+"""How deep in a response there may be objects of a library: one deeper than arguments are."""
+
+
+# -- declarations -----------------------------------------------------------------------------------------------------
+
+
+def _openai(one: Declaration) -> dict[str, Any]:
+    return {"type": "function", "function": {**_about(one), "parameters": one.schema}}
+
+
+def _responses(one: Declaration) -> dict[str, Any]:
+    return {"type": "function", **_about(one), "parameters": one.schema, "strict": False}
+
+
+def _anthropic(one: Declaration) -> dict[str, Any]:
+    return {**_about(one), "input_schema": one.schema}
+
+
+def _gemini(one: Declaration) -> dict[str, Any]:
+    return {**_about(one), "parametersJsonSchema": one.schema}
+
+
+def _about(one: Declaration) -> dict[str, Any]:
+    return {"name": one.name, "description": one.description}
+
+
+SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
+    "openai": _openai,
+    "openai_responses": _responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "ollama": _openai,
+}
+
+
+# -- what a model answered --------------------------------------------------------------------------------------------
+
+
+def asked(response: object) -> tuple[Dialect, list[Asked]]:
+    """The calls that a response asks for, and whose words they are in.
+
+    Raises:
+        ArgumentError: It is nothing that a model answers.
+    """
+    return _read(_plain(response))
+
+
+def _read(value: Any) -> tuple[Dialect, list[Asked]]:
+    if is_array(value):
+        return _read_items(value)
+    if is_object(value):
+        if is_array(value.get("choices")):
+            return "openai", _chat_calls(_first(value["choices"], "message"))
+        if is_object(value.get("message")) and "model" in value:
+            return "ollama", _chat_calls(value["message"])
+        if "tool_calls" in value or (value.get("role") == "assistant" and isinstance(value.get("content"), str)):
+            return "openai", _chat_calls(value)
+        if is_array(value.get("output")):
+            return "openai_responses", _calls(value["output"], _response_call)
+        if any(each in value for each in ("candidates", "promptFeedback", "prompt_feedback")):
+            return "gemini", _calls(_parts(_first(value.get("candidates") or [], "content")), _gemini_call)
+        if is_array(value.get("parts")):
+            return "gemini", _calls(value["parts"], _gemini_call)
+        if is_array(value.get("content")):
+            return "anthropic", _calls(value["content"], _anthropic_call)
+        dialect, calls = _read_items([value])
+        if calls or "type" in value:
+            return dialect, calls
+        raise ArgumentError(f"no answer of a model: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
+    raise ArgumentError(f"no answer of a model: {type(value).__name__}", hint=_HINT)
+
+
+def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[Asked]]:
+    readers: tuple[tuple[Dialect, Callable[[Any], Asked | None]], ...] = (
+        ("openai", _chat_call),
+        ("openai_responses", _response_call),
+        ("anthropic", _anthropic_call),
+        ("gemini", _gemini_call),
+    )
+    for dialect, read in readers:
+        found = _calls(items, read)
+        if found:
+            return dialect, found
+    if all(is_object(item) for item in items):
+        return "openai", []
+    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+    raise ArgumentError(f"no tool calls of a model: a list of {kinds}", hint=_HINT)
+
+
+def _calls(items: Any, read: Callable[[Any], Asked | None]) -> list[Asked]:
+    return [call for item in items if (call := read(item)) is not None] if is_array(items) else []
+
+
+def _chat_calls(message: Any) -> list[Asked]:
+    return _calls(message.get("tool_calls"), _chat_call) if is_object(message) else []
+
+
+def _chat_call(item: Any) -> Asked | None:
+    """One of `tool_calls`, however it is malformed: a call without an answer costs the whole conversation."""
+    if not is_object(item) or not (is_object(item.get("function")) or item.get("type") in _CHAT_CALLS):
+        return None
+    function = next((item[key] for key in ("function", "custom") if is_object(item.get(key))), item)
+    arguments = function.get("arguments", function.get("args"))
+    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), arguments)
+
+
+def _response_call(item: Any) -> Asked | None:
+    if not is_object(item) or item.get("type") != "function_call":
+        return None
+    return Asked(str(item.get("call_id") or ""), str(item.get("name") or ""), item.get("arguments"))
+
+
+def _anthropic_call(item: Any) -> Asked | None:
+    if not is_object(item) or item.get("type") != "tool_use":
+        return None
+    return Asked(str(item.get("id") or ""), str(item.get("name") or ""), item.get("input"))
+
+
+def _gemini_call(item: Any) -> Asked | None:
+    if not is_object(item):
+        return None
+    call = item.get("functionCall") or item.get("function_call") or (item if "args" in item else None)
+    if not is_object(call):
+        return None
+    return Asked(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
+
+
+def _parts(content: Any) -> Any:
+    return content.get("parts") if is_object(content) else None
+
+
+def _first(items: Sequence[Any], key: str) -> Any:
+    return items[0].get(key) if items and is_object(items[0]) else None
+
+
+def _plain(value: Any, depth: int = _DEPTH) -> Any:
+    """A response as JSON, also one that was put together of a library's objects by hand."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump()
+    if depth and is_object(value):
+        return {key: _plain(each, depth - 1) for key, each in value.items()}
+    if depth and type(value) in (list, tuple):
+        return [_plain(each, depth - 1) for each in value]
+    return value
+
+
+# -- what it is answered ----------------------------------------------------------------------------------------------
+
+
+def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """What to add to the conversation after the model's own message; nothing where it asked for nothing."""
+    if not outcomes:
+        return []
+    if dialect == "openai":  # takes images from no tool
+        return [{"role": "tool", "tool_call_id": one.asked.id, "content": one.parted(())[0]} for one in outcomes]
+    if dialect == "ollama":  # knows calls by the tool's name
+        return [{"role": "tool", "tool_name": one.asked.name, "content": one.parted(())[0]} for one in outcomes]
+    if dialect == "openai_responses":
+        return [
+            {"type": "function_call_output", "call_id": one.asked.id, "output": _response_output(one)}
+            for one in outcomes
+        ]
+    if dialect == "anthropic":
+        return [{"role": "user", "content": [_anthropic_result(one) for one in outcomes]}]
+    return [{"role": "user", "parts": [_gemini_result(one) for one in outcomes]}]
+
+
+def _response_output(outcome: Outcome) -> Any:
+    text, shown = outcome.parted(SHOWN)
+    if not shown:
+        return text
+    images = [{"type": "input_image", "image_url": f"data:{kind};base64,{image.base64}"} for kind, image in shown]
+    return [{"type": "input_text", "text": text}, *images] if text else images
+
+
+def _anthropic_result(outcome: Outcome) -> dict[str, Any]:
+    text, shown = outcome.parted(SHOWN)
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    blocks += [
+        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
+        for kind, image in shown
+    ]
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.asked.id, "content": blocks}
+    return {**result, "is_error": True} if outcome.is_error else result
+
+
+def _gemini_result(outcome: Outcome) -> dict[str, Any]:
+    text, shown = outcome.parted(SHOWN[:3])
+    key = "error" if outcome.is_error else "output"
+    response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: text}}
+    if outcome.asked.id:
+        response["id"] = outcome.asked.id
+    if shown:
+        response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
+    return {"functionResponse": response}
+
+
+class Declaration(Struct, frozen=True):
+    """One tool as a model is told of it."""
+
+    name: str
+    server: str
+    tool: str
+    description: str
+    parameters: Schema
+    lost: tuple[tuple[str, str], ...] = ()
+    """Where in its schema, and what the model is not told."""
+    renamed: Mapping[str, str] = {}
+    """The properties that had to be called otherwise: `{new name: the tool's own}`."""
+
+    @property
+    def schema(self) -> Schema:
+        """The parameters, for whoever takes them to do with as they like."""
+        return types.loads(types.encode(self.parameters))

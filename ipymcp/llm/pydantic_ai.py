@@ -1,0 +1,421 @@
+"""The model backend on pydantic-ai, which knows the providers; imported at the first question.
+
+Source: MCP 2025-11-25 and 2026-07-28, schema.ts, CreateMessageRequest and CreateMessageResult.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import McpError
+from ipymcp.llm.answer import Usage
+from ipymcp.llm.backend import Finished
+from ipymcp.llm.integrations import pydantic_ai_toolset
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ipymcp.llm.backend import Limits, Question
+    from ipymcp.runtime.server_requests import SamplingRequest
+
+__all__ = ["PydanticDriver", "as_message", "messages", "parameters", "settings"]
+
+
+_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
+_FILES: Final = ("image", "audio")
+_SETTINGS: Final = {"maxTokens": "max_tokens", "temperature": "temperature", "stopSequences": "stop_sequences"}
+
+
+def messages(parts: Any, request: SamplingRequest) -> list[Any]:
+    """The conversation.
+
+    Args:
+        parts: pydantic-ai's module of messages.
+        request: The server's.
+    """
+    names: dict[str, str] = {}
+    result: list[Any] = []
+    if request.system_prompt:
+        result.append(parts.ModelRequest(parts=[parts.SystemPromptPart(request.system_prompt)]))
+    for message in request.messages:
+        content = message.get("content")
+        blocks = [block for block in (content if is_array(content) else [content]) if is_object(block)]
+        if message.get("role") == "assistant":
+            names |= {
+                str(block.get("id")): str(block.get("name")) for block in blocks if block.get("type") == "tool_use"
+            }
+            result.append(parts.ModelResponse(parts=[_said(parts, block) for block in blocks]))
+        else:
+            result.append(parts.ModelRequest(parts=[_asked(parts, block, names) for block in blocks]))
+    return result
+
+
+def _said(parts: Any, block: dict[str, Any]) -> Any:
+    if block.get("type") == "tool_use":
+        return parts.ToolCallPart(str(block.get("name")), block.get("input") or {}, tool_call_id=str(block.get("id")))
+    return parts.TextPart(str(block.get("text") or ""))
+
+
+def _asked(parts: Any, block: dict[str, Any], names: dict[str, str]) -> Any:
+    kind = block.get("type")
+    if kind == "tool_result":
+        call = str(block.get("toolUseId"))
+        content = block.get("content")
+        blocks = [each for each in content if is_object(each)] if is_array(content) else []
+        told = block.get("structuredContent") or "\n".join(filter(None, map(_text, blocks)))
+        files = [_file(parts, each) for each in blocks if each.get("type") in _FILES]
+        return parts.ToolReturnPart(names.get(call, "tool"), [told, *files] if files else told, tool_call_id=call)
+    if kind in _FILES:
+        return parts.UserPromptPart([_file(parts, block)])
+    return parts.UserPromptPart(_text(block))
+
+
+def _file(parts: Any, block: dict[str, Any]) -> Any:
+    return parts.BinaryContent(base64.b64decode(str(block.get("data") or "")), media_type=str(block.get("mimeType")))
+
+
+def _text(block: dict[str, Any]) -> str:
+    """What a block says in words; of a resource its text, or else its address."""
+    resource = block.get("resource")
+    inner = resource if is_object(resource) else block
+    uri = inner.get("uri")
+    return str(inner.get("text") or (f"[resource {uri}]" if uri else ""))
+
+
+def settings(params: dict[str, Any]) -> dict[str, Any]:
+    """How the model is to answer."""
+    found = {ours: params[theirs] for theirs, ours in _SETTINGS.items() if params.get(theirs) is not None}
+    choice = params.get("toolChoice")
+    mode = choice.get("mode") if is_object(choice) else None
+    return {**found, "tool_choice": mode} if mode in ("auto", "required", "none") and params.get("tools") else found
+
+
+def parameters(params: dict[str, Any]) -> Any:
+    """The server's own tools, which it calls itself."""
+    models: Any = importlib.import_module("pydantic_ai.models")
+    tools: Any = importlib.import_module("pydantic_ai.tools")
+    given = params.get("tools")
+    definitions = [
+        tools.ToolDefinition(
+            name=str(one.get("name")),
+            description=str(one.get("description") or ""),
+            parameters_json_schema=one.get("inputSchema") or {"type": "object"},
+        )
+        for one in (given if is_array(given) else ())
+        if is_object(one)
+    ]
+    return models.ModelRequestParameters(function_tools=definitions)
+
+
+def as_message(response: Any) -> dict[str, Any]:
+    """The model's answer as a `CreateMessageResult`: one block, or a list where there are several."""
+    blocks: list[dict[str, Any]] = []
+    for part in response.parts:
+        if part.part_kind == "text" and part.content:
+            blocks.append({"type": "text", "text": part.content})
+        elif part.part_kind == "tool-call":
+            call = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+            blocks.append({"type": "tool_use", **call})
+    has_calls = any(block["type"] == "tool_use" for block in blocks)
+    reason = "toolUse" if has_calls else _REASONS.get(str(response.finish_reason), "endTurn")
+    content: Any = blocks[0] if len(blocks) == 1 and not has_calls else blocks
+    return {
+        "role": "assistant",
+        "model": response.model_name or "unknown",
+        "stopReason": reason,
+        "content": content or {"type": "text", "text": ""},
+    }
+
+
+_INSTALL = "pip install 'ipymcp[llm]'"
+_ATTEMPTS = 2
+"""How often a model may try again to give what fits `returns`."""
+_LONGEST = 400
+_AGAIN = "ask again"
+_KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
+_HINTS: dict[int, str | None] = {
+    400: None,
+    401: _KEY_HINT,
+    403: _KEY_HINT,
+    404: "is the model's name right, and the address?",
+}
+"""What to do about a provider's status, where asking again would do nothing."""
+
+
+class PydanticDriver:
+    """Makes answers with pydantic-ai.
+
+    Raises:
+        McpError: It is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._ai: Any = importlib.import_module("pydantic_ai")
+            self._messages: Any = importlib.import_module("pydantic_ai.messages")
+            self._usage: Any = importlib.import_module("pydantic_ai.usage")
+        except ImportError as error:
+            raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
+        warnings.simplefilter(
+            "ignore", self._ai.UsageLimitUnavailableWarning
+        )  # it would be said in the cell, with a path
+        self._ai.BANNER_ENABLED = False  # of its own, printed into a terminal in the middle of the answer
+
+    async def answer(self, question: Question) -> Finished:
+        """As `Driver.answer`."""
+        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
+        agent = self._ai.Agent(
+            self._model(question),
+            output_type=self._output(question.returns),
+            instructions=question.system,
+            toolsets=[toolset],
+            capabilities=[self._every_call_is_made(toolset)],
+            retries=_ATTEMPTS,
+        )
+        with self._ai.capture_run_messages() as messages:
+            try:
+                async with agent.run_stream_events(
+                    question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
+                ) as events:
+                    async for event in events:
+                        self._tell(event, question)
+                    result = events.result
+                history = result.all_messages()
+                response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
+                if _is_cut(response):
+                    raise _broken_off()
+            except self._ai.UsageLimitExceeded as error:
+                self._stopped(messages, question, "a limit was reached")
+                raise _limit(error, question.limits) from error
+            except (self._ai.AgentRunError, self._ai.UserError) as error:
+                self._stopped(messages, question, "the provider failed")
+                raise _problem(error) from error
+            except BaseException:
+                self._stopped(messages, question, "it broke off")
+                raise
+        is_text = question.returns is None
+        used = result.usage
+        return Finished(
+            text=result.output if is_text else "",
+            data=None if is_text else result.output,
+            history=history,
+            messages=self._dumped(history),
+            usage=Usage(used.requests, used.input_tokens, used.output_tokens),
+            reason=response.finish_reason or "",
+        )
+
+    def _dumped(self, history: list[Any]) -> list[Any]:
+        return self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
+
+    def _stopped(self, messages: list[Any], question: Question, why: str) -> None:
+        """Hand over what there is of an answer that ends early, so that the conversation can go on from there."""
+        parts = self._messages
+        new = messages[len(question.history) :]
+        responses = [one for one in new if isinstance(one, parts.ModelResponse) and one.parts]
+        if not responses:
+            return  # nothing was said or done
+        texts = ["".join(part.content for part in one.parts if isinstance(part, parts.TextPart)) for one in responses]
+        history = [*messages]
+        if history[-1] is responses[-1] and not _says_why(responses[-1]):  # its calls may be cut, too
+            said = [part for part in responses[-1].parts if not isinstance(part, parts.ToolCallPart)]
+            responses[-1] = history[-1] = dataclasses.replace(responses[-1], parts=said)
+        ends = (parts.ToolReturnPart, parts.RetryPromptPart)
+        answered = {part.tool_call_id for one in new for part in one.parts if isinstance(part, ends)}
+        calls = [part for one in responses for part in one.parts if isinstance(part, parts.ToolCallPart)]
+        undone = [call for call in calls if call.tool_call_id not in answered]
+        if undone:  # providers refuse a conversation with calls that have no answer
+            told = f"Not known: the answer was stopped, because {why}."
+            returns = [parts.ToolReturnPart(call.tool_name, told, tool_call_id=call.tool_call_id) for call in undone]
+            if isinstance(history[-1], parts.ModelRequest):
+                history[-1] = dataclasses.replace(history[-1], parts=[*history[-1].parts, *returns])
+            else:
+                history.append(parts.ModelRequest(parts=returns))
+        if not isinstance(history[-1], parts.ModelResponse):
+            history.append(parts.ModelResponse(parts=[]))
+        if not history[-1].parts:
+            history[-1] = dataclasses.replace(history[-1], parts=[parts.TextPart(f"(It was stopped: {why}.)")])
+        usage = Usage(
+            len(responses),
+            sum(one.usage.input_tokens for one in responses),
+            sum(one.usage.output_tokens for one in responses),
+        )
+        text = next(filter(None, reversed(texts)), "")
+        question.stopped(Finished(text, None, history, self._dumped(history), usage, responses[-1].finish_reason or ""))
+
+    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+        """As `Driver.sample`."""
+        direct: Any = importlib.import_module("pydantic_ai.direct")
+        try:
+            response = await direct.model_request(
+                self._inferred(model),
+                messages(self._messages, request),
+                model_settings=settings(request.params),
+                model_request_parameters=parameters(request.params),
+            )
+        except (self._ai.AgentRunError, self._ai.UserError) as error:
+            raise _problem(error) from error
+        return as_message(response), response.usage.input_tokens + response.usage.output_tokens
+
+    def _every_call_is_made(self, toolset: Any) -> Any:
+        """What hands calls of tools that were not declared to the host, too, which knows them or says what is meant.
+
+        The library itself would answer that the tool is unknown, and soon end the whole answer.
+        """
+        base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
+        accepted: dict[str, Any] = {}
+
+        class EveryCall(base):
+            async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+                tools = ctx.tool_manager.tools
+                for call in response.tool_calls:
+                    if call.tool_name not in tools:
+                        tools[call.tool_name] = accepted[call.tool_name] = toolset.accept(call.tool_name)
+                return response
+
+            async def wrap_tool_execute(
+                self, ctx: Any, *, call: Any, tool_def: Any, args: dict[str, Any], handler: Any
+            ) -> Any:
+                tool = accepted.get(call.tool_name)
+                return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
+
+        return EveryCall()
+
+    def _tell(self, event: Any, question: Question) -> None:
+        parts = self._messages
+        if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
+            question.said(event.part.content)  # the first words come with the part
+        elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
+            question.said(event.delta.content_delta)
+
+    def _model(self, question: Question) -> Any:
+        if question.base_url is None:
+            return self._inferred(question.model)
+        try:
+            chat: Any = importlib.import_module("pydantic_ai.models.openai")
+            providers: Any = importlib.import_module("pydantic_ai.providers.openai")
+        except ImportError as error:
+            raise McpError("an OpenAI-compatible address needs the library openai", hint=_INSTALL) from error
+        provider = providers.OpenAIProvider(base_url=question.base_url, api_key=_key())
+        return chat.OpenAIChatModel(str(question.model).removeprefix("openai:"), provider=provider)
+
+    def _inferred(self, model: Any) -> Any:
+        try:
+            return importlib.import_module("pydantic_ai.models").infer_model(model)
+        except self._ai.UserError as error:
+            raise _problem(error) from error
+        except ImportError as error:
+            raise McpError(_first_line(error), hint=_INSTALL) from error
+
+    def _output(self, returns: Any) -> Any:
+        if returns is None:
+            return str
+        return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
+
+    def _limits(self, limits: Limits) -> Any:
+        base: type[Any] = self._usage.UsageLimits
+        ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
+
+        class Quiet(base):
+            def check_tokens(self, usage: Any) -> None:
+                with warnings.catch_warnings():  # what an answer that broke off has cost cannot be known
+                    warnings.simplefilter("ignore", ignored)
+                    usual: Any = super()
+                    usual.check_tokens(usage)
+
+        return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
+
+
+_SAY_WHY = ("openai", "anthropic", "google", "google-gla", "google-vertex", "google-cloud")
+"""Providers that say of every response why it ended. The library takes a stream that breaks off for one that ended."""
+
+
+def _is_cut(response: Any) -> bool:
+    """Whether a stream ended without saying why."""
+    return getattr(response, "provider_name", None) in _SAY_WHY and not _says_why(response)
+
+
+def _says_why(response: Any) -> bool:
+    details: Any = response.provider_details or ()
+    return "finish_reason" in details
+
+
+def _limit(error: Exception, limits: Limits) -> McpError:
+    """Which limit was reached, in our own words."""
+    text = str(error)
+    name, what = "tokens", f"it took more than {limits.tokens:,} tokens"
+    if "request_limit" in text:
+        name, what = "rounds", f"{limits.rounds} rounds were not enough"
+    elif "tool_calls_limit" in text:
+        name, what = "calls", f"it wanted more than {limits.calls} calls"
+    return McpError(f"stopped: {what}", hint=f"{limits.twice(name)} allows more")
+
+
+def _key() -> str:
+    """What an address of one's own is given: the usual variable's value, or a word, for those that want any."""
+    import os
+
+    return os.environ.get("OPENAI_API_KEY") or "none"
+
+
+def _problem(error: Exception) -> McpError:
+    """A provider's or the library's error in our two lines."""
+    text = _first_line(error)
+    if "environment variable" in text:
+        variable = next((word.strip("`") for word in text.split() if word.strip("`").endswith(("_KEY", "_TOKEN"))), "")
+        if variable:
+            return McpError(
+                f"this model needs the variable {variable}", hint=f"%env {variable}=… · or set it before Jupyter"
+            )
+    if text.startswith("Unknown model"):
+        return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
+    if "maximum output retries" in text or "exceeded max retries" in text.lower():
+        return McpError("the model did not give what was asked of it, though it was told so", hint=_AGAIN)
+    causes = [*_causes(error)]
+    if any("incomplete" in str(cause) or type(cause).__name__ == "ReadError" for cause in causes):
+        return _broken_off()
+    address = _address(causes)
+    if address and (text.startswith("Connection error") or type(causes[-1]).__name__ == "ConnectionRefusedError"):
+        return McpError(f"{address} cannot be reached", hint="is it running, and the address right?")
+    status = getattr(error, "status_code", None)
+    if status is not None:
+        said = visible(_message(getattr(error, "body", None)))[:_LONGEST]
+        return McpError(f"the provider answered {status}: {said}", hint=_HINTS.get(status, _AGAIN))
+    return McpError(text, hint=_AGAIN)
+
+
+def _broken_off() -> McpError:
+    return McpError("the answer broke off in the middle", hint=_AGAIN)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, then what caused it, down to the first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _address(causes: list[BaseException]) -> str:
+    """Where the request went that failed; empty where no error says it."""
+    for error in causes:
+        request = getattr(error, "_request", None) or getattr(error, "request", None)
+        url = getattr(request, "url", None)
+        if url is not None:
+            return f"{url.scheme}://{url.netloc.decode()}" if hasattr(url, "netloc") else str(url)
+    return ""
+
+
+def _message(body: object) -> str:
+    """What a provider says is wrong, on one line: its message, where it has one in the usual place."""
+    inner = body.get("error", body) if is_object(body) else body
+    message = inner.get("message", inner) if is_object(inner) else inner
+    return " ".join(str(message or "no more than that").split())
+
+
+def _first_line(error: Exception) -> str:
+    return visible(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]

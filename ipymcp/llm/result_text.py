@@ -1,0 +1,216 @@
+"""Results as a model reads them: text or table rows, with a preview and a reader for long ones."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import ArgumentError
+from ipymcp.protocol import types
+from ipymcp.results.content import Image
+from ipymcp.results.frames import find_rows
+from ipymcp.results.tool_result import ToolResult
+from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.validation import shortened
+from ipymcp.text import stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ipymcp.results.frames import Record
+    from ipymcp.results.stored_results import KeptResults
+
+__all__ = ["LONGEST", "ResultReader", "as_rows", "as_text", "described", "is_frame", "preview", "tokens"]
+
+
+_CHARACTERS_PER_TOKEN: Final = 4
+
+
+def described(server: str, description: str, longest: int) -> tuple[str, bool]:
+    """A tool's description, with its server before it, and whether it had to be cut."""
+    text = f"[{stripped(server)}] {stripped(description).strip()}".rstrip()
+    return (text, False) if len(text) <= longest else (text[: longest - 1] + "…", True)
+
+
+def tokens(characters: int) -> int:
+    """About how many tokens so much text is: an estimate, by English and JSON."""
+    return -(-characters // _CHARACTERS_PER_TOKEN)
+
+
+def as_text(value: Any) -> str:
+    """Of a tool's result its structured content or its text, never both; of anything else its JSON, else its repr."""
+    if isinstance(value, ToolResult):
+        return _result_text(value)
+    data = _data(value)
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+
+
+def as_rows(value: Any) -> list[Record] | None:
+    """The rows where it is a table; None where it is none."""
+    return find_rows(value.data if isinstance(value, ToolResult) else _data(value))
+
+
+def is_frame(value: Any) -> bool:
+    """Whether it is a DataFrame, of pandas or polars."""
+    return all(hasattr(value, name) for name in ("columns", "dtypes", "head", "shape")) and len(value.shape) == 2
+
+
+def _result_text(result: ToolResult) -> str:
+    structured = result._structured
+    if structured is not None and result._wraps_result:
+        return result.data if isinstance(result.data, str) else types.encode(result.data).decode()
+    if structured is not None:
+        raw = bytes(structured)
+        if b"\\u" in raw:  # what nobody sees may hide behind escapes
+            raw = types.encode(types.loads(raw))
+        return raw.decode("utf-8", "replace")
+    return "\n".join(str(part) for part in result.content if not isinstance(part, Image))
+
+
+def _data(value: Any) -> Any:
+    """A value of the notebook as JSON; as text where JSON cannot say it."""
+    try:
+        return json.loads(_frame_json(value)) if is_frame(value) else plain(value, ())
+    except (NotJson, ValueError):  # ValueError: two columns of one name
+        return repr(value)
+
+
+def _frame_json(frame: Any) -> str:
+    if hasattr(frame, "write_json"):
+        return frame.write_json()
+    has_index = frame.index.name is not None or type(frame.index).__name__ != "RangeIndex"
+    return (frame.reset_index() if has_index else frame).to_json(orient="records", date_format="iso")
+
+
+LONGEST: Final = 20_000
+"""Characters that a model is given at a time."""
+_PAGE: Final = LONGEST // 2 - 100
+"""Characters of one page, which JSON may nearly double."""
+_ROWS: Final = 5
+_MOST_ROWS: Final = 200
+_LONGEST_NAMES: Final = 1_000
+
+
+class ResultReader:
+    """Reads kept results for a model.
+
+    Args:
+        kept: The notebook's.
+        handles: The numbers of those that a model may read.
+    """
+
+    def __init__(self, kept: KeptResults, handles: Collection[int]) -> None:
+        self._kept = kept
+        self._handles = handles
+
+    def read_result(
+        self,
+        handle: int,
+        offset: int = 0,
+        limit: int = 50,
+        columns: list[str] | None = None,
+        where: dict[str, Any] | None = None,
+    ) -> Any:
+        """Read more of a result that was too long. Rows where it is a table, characters where it is text.
+
+        Args:
+            handle: The number in what you were given instead of the result.
+            offset: How many rows, or characters, to skip.
+            limit: How many rows to give at most. Of text as much is given as there is room for.
+            columns: Only these columns of a table.
+            where: Only rows of a table whose columns have these values.
+        """
+        offset, limit = max(offset, 0), min(max(limit, 1), _MOST_ROWS)
+        value = self._value(handle)
+        rows = _rows(value)
+        if rows is None:
+            if columns or where:
+                raise ArgumentError("this result is text: it has no columns", argument="columns")
+            text = stripped(as_text(value))
+            return {"text": text[offset : offset + _PAGE], "next": _next(offset + _PAGE, len(text))}
+        names = _names(rows)
+        for name in (*(columns or ()), *(where or ())):
+            if name not in names:
+                raise ArgumentError(
+                    f"there is no column {name!r}", argument="columns", hint=f"columns: {_listed(names)}"
+                )
+        chosen = rows
+        for name, wanted in (where or {}).items():
+            chosen = [row for row in chosen if _is(row.get(name), wanted)]
+        page = _fitting(_picked(chosen[offset : offset + limit], columns))
+        return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
+
+    def _value(self, handle: int) -> Any:
+        if handle not in self._handles or handle not in self._kept:
+            known = ", ".join(map(str, self._handles)) or "none"
+            raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")
+        return self._kept[handle]
+
+
+def preview(value: Any, text: str, number: int) -> str:
+    """What a model is given instead of a result that is too long."""
+    rows = _rows(value)
+    if rows is None:
+        about = f"{len(text):,} characters"
+        shown = text[: _PAGE // 2]
+    else:
+        about = f"{len(rows):,} row{'' if len(rows) == 1 else 's'} of {_listed(_types(rows))}"
+        shown = json.dumps(_fitting(rows[:_ROWS]), ensure_ascii=False)
+    return (
+        f"[Too long to be given whole: {about}. It is kept as result {number}: call read_result with handle={number} to"
+        f" read on. The user has it as mcp.results[{number}].]\n{stripped(shown)}"
+    )
+
+
+def _rows(value: Any) -> list[Record] | None:
+    """The rows of a table; None where one of them would be too long for a page, so that all of it can be read."""
+    rows = as_rows(value)
+    return None if rows is None or any(_length(row) > _PAGE for row in rows) else rows
+
+
+def _length(row: Record) -> int:
+    """About how many characters it has; there may be a million rows."""
+    return len(types.encode(row))
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    """Whether a cell has the wanted value, which a model may have written as text."""
+    return value == wanted or (isinstance(wanted, str) != isinstance(value, str) and _word(value) == _word(wanted))
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _names(rows: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _types(rows: Sequence[Record]) -> list[str]:
+    first = {name: type(row[name]).__name__ for row in reversed(rows[:_MOST_ROWS]) for name in row}
+    return [f"{name}: {first.get(name, 'any')}" for name in _names(rows)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return shortened(", ".join(names), _LONGEST_NAMES)
+
+
+def _picked(rows: Sequence[Record], columns: Sequence[str] | None) -> list[Record]:
+    return [{name: row[name] for name in columns if name in row} for row in rows] if columns else list(rows)
+
+
+def _fitting(rows: Sequence[Record]) -> list[Record]:
+    """As many of the rows as there is room for, one at least."""
+    fitting: list[Record] = []
+    room = _PAGE
+    for row in rows:
+        room -= _length(row)
+        if room < 0 and fitting:
+            break
+        fitting.append(row)
+    return fitting
+
+
+def _next(offset: int, count: int) -> int | None:
+    """Where to go on; None at the end."""
+    return offset if offset < count else None

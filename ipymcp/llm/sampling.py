@@ -1,0 +1,135 @@
+"""Sampling: a server asks for a model's words, and the notebook's model gives them, once the user has agreed to that.
+
+Source: MCP 2025-11-25 and 2026-07-28, client/sampling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from ipymcp.errors import RpcError
+from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
+from ipymcp.llm.result_text import tokens
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.llm.chat import Asker
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.server_requests import SamplingRequest
+    from ipymcp.security.rules import Rights
+
+__all__ = ["Sampler"]
+
+_METHOD: Final = "sampling/createMessage"
+_ANSWERS: Final = ("once", "notebook", "no")
+_REJECTED: Final = -1
+_USUAL_TOKENS: Final = 4_096
+"""What a server's model may answer where the server does not say how much it wants."""
+_MEDIA_TOKENS: Final = 1_500
+"""About how many tokens an image is."""
+
+
+class Sampler:
+    """Answers servers with the notebook's model.
+
+    Args:
+        host: Whose servers.
+        asker: Knows the model.
+        budget: Gives the tokens, in and out, that one server may cost in this notebook.
+    """
+
+    def __init__(self, host: Host, asker: Asker, budget: Callable[[], int]) -> None:
+        self._budget = budget
+        self._host = host
+        self._asker = asker
+        self._policy = host.guard.policy
+        self._spent: dict[str, int] = {}
+        """Tokens that were used or are reserved, by the digest of the server's definition: another of the same name
+        inherits nothing."""
+
+    async def answer(self, request: SamplingRequest) -> dict[str, Any] | None:
+        """The model's message as the protocol has it; None where the user refuses.
+
+        Raises:
+            RpcError: The server has cost what it may.
+            McpError: The model cannot answer.
+        """
+        return await self._host.loop.arun(self._answer(request))
+
+    async def _answer(self, request: SamplingRequest) -> dict[str, Any] | None:
+        session = self._host.find(request.server)
+        key, log = session.rights.digest, session.log
+        spent = self._spent.get(key, 0)
+        estimate = _estimate(request)
+        left = self._budget() - spent - estimate
+        if left <= 0:
+            text = f"it has used {spent:,} tokens of your model, and this would take about {estimate:,} more"
+            log.add("host", "warning", f"{text}: %config IPyMCP.sampling_tokens raises what it may")
+            raise RpcError("the user's budget for this server is spent", code=_REJECTED)
+        wanted = request.max_tokens if request.max_tokens is not None and request.max_tokens > 0 else _USUAL_TOKENS
+        most = min(wanted, left)
+        request = replace(request, max_tokens=most, params={**request.params, "maxTokens": most})
+        used = 0
+        self._spent[key] = spent + estimate + most  # before anything is awaited: requests may come at once
+        try:
+            if not await self._may(request, session.rights):
+                return None
+            message, counted = await self._asker.sampled(request)
+            used = counted or estimate + tokens(len(types.encode(message)))  # some providers count nothing
+        finally:
+            self._spent[key] += used - estimate - most
+        count = len(request.messages)
+        text = f"{self._asker.name} answered it: {count} message{'' if count == 1 else 's'}, {used:,} tokens"
+        log.add("host", "info", text)
+        self._show(f"{request.server} asked your model; {text}")
+        return message
+
+    async def _may(self, request: SamplingRequest, rights: Rights) -> bool:
+        return self._policy.has_agreed(self, rights, None) or await self._agrees(request, rights)
+
+    def _show(self, text: str) -> None:
+        """Tell whoever waits, where they wait."""
+        place = self._host.desk.place()
+        if place is not None:
+            place.post(lambda: self._host.guard.notify(text))
+
+    async def _agrees(self, request: SamplingRequest, rights: Rights) -> bool:
+        shown: dict[str, Any] = {"system": request.system_prompt} if request.system_prompt else {}
+        shown |= {"messages": request.messages, "maxTokens": request.max_tokens}
+        given = request.params.get("tools")
+        for number, tool in enumerate(given if is_array(given) else (), start=1):
+            name = tool.get("name") if is_object(tool) else None
+            shown[f"tool {number}, {name}" if name else f"tool {number}"] = tool
+        why = f"it would cost you tokens of {self._asker.name}"
+        wanted = WantedCall(request.server, _METHOD, types.encode(shown), "server", why, "")
+        question = ApprovalQuestion((wanted,), _ANSWERS)
+        answer = await self._host.desk.ask("sampling", lambda asker: asker.approve(question), None)
+        if answer == "notebook":
+            self._policy.agree(self, rights, None)
+        return answer in ("once", "notebook")
+
+
+def _estimate(request: SamplingRequest) -> int:
+    """About how many tokens a request's input is. An image counts as one, not as its base64."""
+    given = {name: request.params.get(name) for name in ("tools", "systemPrompt")}
+    texts = [_without_data(message) for message in request.messages]
+    media = sum(_media(message) for message in request.messages)
+    return tokens(len(types.encode([given, *texts]))) + _MEDIA_TOKENS * media
+
+
+def _without_data(message: dict[str, Any]) -> Any:
+    return [{**block, "data": ""} if "data" in block else block for block in _blocks(message)]
+
+
+def _media(message: dict[str, Any]) -> int:
+    return sum("data" in block for block in _blocks(message))
+
+
+def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return [block for block in (content if is_array(content) else [content]) if is_object(block)]

@@ -1,0 +1,712 @@
+"""Input schemas compiled for a provider, with a report of what was lost.
+
+Providers refuse a whole request for one that does not.
+
+Source: JSON Schema 2020-12, validation sections 6 and 9.
+
+References are followed, or stay where the provider takes them and it saves something; `allOf` is merged. What a
+provider has no keyword for is said in the description instead, where it is short, so that the model still knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from ipymcp.masking import mask, masks
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.schema.tree import (
+    KINDS,
+    Budget,
+    SchemaTree,
+    form_kinds,
+    is_kind,
+    json_equal,
+    kind_of,
+    listed_values,
+    merged,
+    parts_of,
+    properties,
+    reference_of,
+    required_names,
+    united,
+)
+from ipymcp.schema.validation import shortened
+from ipymcp.text import stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ipymcp.llm.providers import Profile
+    from ipymcp.schema.tree import Record, Schema
+
+__all__ = ["Compiled", "Loss", "SharedParts", "TEXT_OR_NUMBER", "compiled", "is_sound", "parted", "restored", "trimmed"]
+
+
+_NUMBERS: Final = ("integer", "number")
+TEXT_OR_NUMBER: Final = ("string", *_NUMBERS)
+_OWNERS: Final = {
+    **dict.fromkeys(("properties", "required", "additionalProperties"), ("object",)),
+    **dict.fromkeys(("items", "minItems", "maxItems", "uniqueItems"), ("array",)),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), ("string",)),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBERS),
+}
+"""The types that each keyword says something of."""
+
+
+def is_sound(word: str, value: object) -> bool:
+    """Whether a keyword may have this value. One that is not known may have any."""
+    check = _CHECKS.get(word)
+    return check is None or check(value)
+
+
+def parted(result: Schema, names: list[str]) -> list[Schema]:
+    """A form for each type, with what only it has taken out of the whole."""
+    own = {word: result.pop(word) for word in _OWNERS if word in result}
+    values = result.pop("enum", None)
+    forms: list[Schema] = []
+    for name in names:
+        form = {"type": name, **{word: value for word, value in own.items() if name in _OWNERS[word]}}
+        if values is not None and name != "null":
+            form["enum"] = [value for value in values if is_kind(value, frozenset({name}))]
+        if form.get("enum") != []:
+            forms.append(form)
+    return forms
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_above_zero(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_choice(value: Any) -> bool:
+    return is_array(value) and bool(value)
+
+
+def _is_pattern(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(re.compile(value))
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("title", "description", "format"), _is_text),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
+    "multipleOf": _is_above_zero,
+    "uniqueItems": lambda value: isinstance(value, bool),
+    "enum": _is_choice,
+    "pattern": _is_pattern,
+}
+
+
+_WORTH: Final = 100
+"""Bytes from which a part that is used twice is better said once."""
+_MOST_CHAINED: Final = 16
+_MOST_JUDGED: Final = 500
+"""Parts among which it is looked for circles."""
+_DEFINITIONS: Final = ("$defs", "definitions")
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class SharedParts:
+    """What a schema uses more than once, or within itself, where a provider takes references.
+
+    Args:
+        tree: The schema.
+        profile: The provider.
+    """
+
+    def __init__(self, tree: SchemaTree, profile: Profile) -> None:
+        self._tree = tree
+        self._uses: dict[int, int] = {}
+        self._parts: dict[int, tuple[str, Schema]] = {}
+        """With the reference that led there first, by identity."""
+        self._leads: dict[int, set[int]] = {}
+        """The parts that each of them refers to."""
+        self._names: dict[int, str] = {}
+        if not profile.references:
+            return
+        try:
+            self._walk(tree.root, set())
+            self._count_places(tree.root)
+        except RecursionError:
+            return
+        circular = {part for part in self._parts if self._is_circular(part)}
+        for part, (reference, schema) in self._parts.items():
+            is_worth_it = self._uses[part] > 1 and len(types.encode(schema)) > _WORTH
+            if (part in circular and profile.recursion) or (part not in circular and is_worth_it):
+                self._names[part] = self._free(reference)
+
+    def target(self, reference: str) -> Schema | None:
+        """What a reference leads to in the end, past others; None where that is nothing."""
+        for _ in range(_MOST_CHAINED):
+            try:
+                found = self._tree.pointer(reference)
+            except LookupError:
+                return None
+            if not is_object(found):
+                return {} if found is True else None
+            further = reference_of(found)
+            if further is None or len(found) > 1:
+                return found
+            reference = further
+        return None
+
+    def name(self, schema: Schema) -> str | None:
+        """What the definition of a part is called; None of what is no definition."""
+        return self._names.get(id(schema))
+
+    def _walk(self, node: Any, leads: set[int]) -> None:
+        """Count the references under a part, and under what they lead to."""
+        if is_array(node):
+            for each in node:
+                self._walk(each, leads)
+        if not is_object(node):
+            return
+        reference = reference_of(node)
+        found = self.target(reference) if reference is not None else None
+        if reference is not None and found is not None:
+            part = id(found)
+            leads.add(part)
+            self._uses[part] = self._uses.get(part, 0) + 1
+            if part not in self._parts:
+                self._parts[part] = (reference, found)
+                self._leads[part] = set()
+                self._walk(found, self._leads[part])
+        for each in parts_of(node, _DEFINITIONS):
+            self._walk(each, leads)
+
+    def _count_places(self, node: Any) -> None:
+        """Count a part once more that also stands where it is used, as in `#/properties/a`."""
+        if is_array(node):
+            for each in node:
+                self._count_places(each)
+        if is_object(node):
+            if id(node) in self._uses:
+                self._uses[id(node)] += 1
+            for each in parts_of(node, _DEFINITIONS):
+                self._count_places(each)
+
+    def _is_circular(self, part: int) -> bool:
+        if len(self._parts) > _MOST_JUDGED:
+            return True
+        seen: set[int] = set()
+        ahead = [*self._leads[part]]
+        while ahead:
+            each = ahead.pop()
+            if each == part:
+                return True
+            if each not in seen:
+                seen.add(each)
+                ahead += self._leads[each]
+        return False
+
+    def _free(self, reference: str) -> str:
+        """The part's own name as far as it may stand in a reference, no two the same."""
+        clean = _NO_NAME.sub("_", reference.rpartition("/")[2].lstrip("#")).strip("_") or "root"
+        return f"{clean}_{len(self._names)}" if clean in self._names.values() else clean
+
+
+_MOST_NODES: Final = 3_000
+_LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
+"""How many schemas may stand in one another: the next where with so many there are too many."""
+_MOST_COMBINED: Final = 16
+_MOST_COMPARED: Final = 100
+_MOST_VARIANTS: Final = 1_500
+"""Characters in which the alternatives of the whole are told."""
+_LONGEST_NOTE: Final = 120
+_SHORT: Final = 40
+_UNIONS: Final = ("anyOf", "oneOf")
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_BUILT: Final = frozenset(
+    {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
+    | {*_REFERENCES, "$defs", "definitions", "allOf", *_UNIONS}
+)
+"""What the compiler reads itself."""
+_HOLDS: Final = _BUILT - {"type", "required", "nullable"}
+"""What there are subschemas in."""
+_NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default"})
+"""Arguments are an object, whatever else their schema says."""
+_SILENT: Final = frozenset(
+    {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment"}
+    | {"examples", "deprecated", "readOnly", "writeOnly"}
+)
+"""What says nothing to a model: no loss."""
+_BESIDE_REFERENCE: Final = frozenset({"title", "description", "default"}) | _SILENT
+"""What may stand beside a reference that stays."""
+_ANY: Final = "any JSON"
+
+
+class Loss(Struct, frozen=True):
+    """Something that a provider's declaration does not say."""
+
+    path: str
+    """Where in the schema, as `a.b[].c`; empty for the whole."""
+    what: str
+
+
+class Compiled(Struct, frozen=True):
+    """A schema as a provider takes it.
+
+    Attributes:
+        parameters: The schema: an object's.
+        lost: What it does not say any more.
+        renamed: The properties that had to be called otherwise: `{new name: the tool's own}`.
+    """
+
+    parameters: Schema
+    lost: tuple[Loss, ...] = ()
+    renamed: Mapping[str, str] = {}
+
+
+def compiled(schema: object, profile: Profile) -> Compiled:
+    """Compile the input schema of a tool, decoded. Of one that is too large the deepest parts go first."""
+    tree = SchemaTree(schema if is_object(schema) else {})
+    parts = SharedParts(tree, profile)
+    for levels in _LEVELS:
+        compiler = _Compiler(tree, profile, parts, levels)
+        try:
+            parameters = compiler.root()
+        except RecursionError:
+            continue
+        break
+    else:
+        return Compiled({"type": "object", "properties": {}}, (Loss("", "too large: any arguments"),))
+    shown = masks.json(parameters)
+    if shown != parameters:
+        compiler.lose("", "secrets in it: masked")
+    return Compiled(shown, tuple(dict.fromkeys(compiler.lost)), compiler.renamed)
+
+
+def restored(arguments: Any, renamed: Mapping[str, str]) -> Any:
+    """Arguments by the tool's own names again."""
+    if not renamed:
+        return arguments
+    if is_object(arguments):
+        return {renamed.get(key, key): restored(value, renamed) for key, value in arguments.items()}
+    return [restored(each, renamed) for each in arguments] if is_array(arguments) else arguments
+
+
+def trimmed(parameters: Schema, room: int) -> Schema:
+    """A compiled schema in so many characters at most: without its deepest parts, if need be with the names alone."""
+    if len(types.encode(parameters)) <= room:
+        return parameters
+    for levels in _LEVELS[4:]:
+        pruned = _pruned(parameters, levels)
+        if len(types.encode(pruned)) <= room:
+            return pruned
+    names = shortened(", ".join(properties(parameters)), max(room // 2, _SHORT))
+    return {"type": "object", "description": f"too large to be told; its properties: {names}"}
+
+
+def _pruned(schema: Any, levels: int) -> Any:
+    if not is_object(schema):
+        return schema
+    below = ("properties", "$defs", "anyOf", "items", "additionalProperties")
+    own = {word: value for word, value in schema.items() if word not in below}
+    if levels < 0:
+        has_more = any(schema.get(word) for word in below)
+        kept = {word: own[word] for word in ("type", "description") if word in own}
+        return {**kept, "description": " ".join(filter(None, (own.get("description"), "(…)")))} if has_more else own
+    for word in below:
+        value = schema.get(word)
+        if word in ("properties", "$defs") and is_object(value):
+            own[word] = {name: _pruned(each, levels - 1) for name, each in value.items()}
+        elif word in schema:
+            inner = levels - 1
+            own[word] = [_pruned(each, inner) for each in value] if is_array(value) else _pruned(value, inner)
+    return own
+
+
+class _Compiler:
+    def __init__(self, tree: SchemaTree, profile: Profile, parts: SharedParts, levels: int) -> None:
+        self.lost: list[Loss] = []
+        self.renamed: dict[str, str] = {}
+        self._tree = tree
+        self._profile = profile
+        self._parts = parts
+        self._levels = levels
+        self._level = 0
+        self._budget = Budget(_MOST_NODES)
+        self._definitions: dict[str, Any] = {}
+        self._following: list[int] = []
+        """The parts that references lead into, here, by identity."""
+
+    def root(self) -> Schema:
+        """The whole: always an object, without alternatives at its top, which no provider takes."""
+        record = self._tree.record
+        whole = self._both({}, self._tree.root, "")
+        for word in ("not", "enum", "const"):
+            if word in whole:
+                self.lose("", f"{word}: {_shown(whole[word])}")
+        own = {word: value for word, value in whole.items() if word not in (*_NOT_AT_THE_TOP, *_UNIONS)}
+        if record.members or "properties" in own:
+            own["properties"] = record.members
+        if record.is_closed:
+            own["additionalProperties"] = False
+        result = self._plain({**own, "required": record.required, "type": "object"}, "", 0)
+        members: Schema = {}
+        result = {"type": "object", "properties": members, **result}
+        if record.unions:
+            self.lose("", "alternatives at the top: the arguments of all of them")
+            told: list[Any] = [result.get("description"), *map(self._variants, record.unions)]
+            result["description"] = " ".join(filter(None, told))
+        return {**result, "$defs": self._definitions} if self._definitions else result
+
+    def _variants(self, variants: tuple[Record, ...]) -> str:
+        """The alternatives of the whole, in words: `One of: {action: "create", name, size?} | {action: "drop", id}`."""
+        names = {own: new for new, own in self.renamed.items()}
+        forms: list[str] = []
+        for variant in variants:
+            order = [*variant.required, *(name for name in variant.members if name not in variant.required)]
+            parts: list[str] = []
+            for name in order:
+                member = variant.members.get(name)
+                values = listed_values(member) if is_object(member) else None
+                value = f": {_shown(values[0])}" if values is not None and len(values) == 1 else ""
+                parts.append(f"{names.get(name, name)}{value}{'' if name in variant.required else '?'}")
+            about = f" ({shortened(' '.join(variant.about.split()), 80)})" if variant.about else ""
+            forms.append(f"{{{', '.join(parts)}}}{about}")
+        forms = list(dict.fromkeys(forms))
+        return stripped(shortened(f"One of: {' | '.join(forms)}", _MOST_VARIANTS)) if len(forms) > 1 else ""
+
+    # -- one subschema ------------------------------------------------------------------------------------------------
+
+    def _node(self, schema: object, path: str, depth: int) -> Schema:
+        if not is_object(schema):
+            if schema is False:
+                self.lose(path, "that it may not be there")
+            return {}
+        if depth > self._profile.depth:
+            return self._cut(schema, path, "deeper than it may be: any JSON")
+        if self._level >= self._levels:
+            if _HOLDS.isdisjoint(schema):
+                return self._plain(schema, path, depth)
+            return self._cut(schema, path, "too much in it to be told")
+        name = self._parts.name(schema)
+        if name is not None:
+            return self._referred(name, schema, {}, path, depth)
+        reference = reference_of(schema)
+        if reference is None:
+            return self._body(schema, path, depth)
+        target = self._parts.target(reference)
+        if target is None:
+            self.lose(path, f"refers to nothing: {reference[:60]}")
+            target = {}
+        beside = {word: value for word, value in schema.items() if word not in _REFERENCES}
+        name = self._parts.name(target)
+        if name is not None and _BESIDE_REFERENCE.issuperset(beside):
+            return self._referred(name, target, beside, path, depth)
+        if id(target) in self._following:
+            self.lose(path, "refers to itself: any JSON from there on")
+            return {"description": f"as above, or {_ANY}"}
+        self._following.append(id(target))
+        try:
+            return self._body(self._both(beside, target, path) if beside else target, path, depth)
+        finally:
+            self._following.pop()
+
+    def _referred(self, name: str, target: Schema, beside: Schema, path: str, depth: int) -> Schema:
+        """A reference that stays."""
+        if name not in self._definitions:
+            self._definitions[name] = {}  # it may refer to itself
+            following, self._following = self._following, []
+            try:
+                self._definitions[name] = self._body(target, path, 1)
+            finally:
+                self._following = following
+        about = self._plain(beside, path, depth) if beside else {}
+        return {"$ref": f"#/$defs/{name}", **{word: about[word] for word in self._profile.beside if word in about}}
+
+    def _body(self, schema: Schema, path: str, depth: int) -> Schema:
+        self._budget.spend()
+        self._level += 1
+        try:
+            return self._plain(self._whole(schema, path), path, depth)
+        finally:
+            self._level -= 1
+
+    def _cut(self, schema: Schema, path: str, why: str) -> Schema:
+        """What is left where there is no room: its type, and what it says of itself."""
+        self.lose(path, why)
+        kinds = self._tree.kinds(schema) or frozenset[str]()
+        names = sorted(kinds - {"integer"} if "number" in kinds else kinds)
+        text = schema.get("description")
+        result: Schema = {"description": stripped(text) if isinstance(text, str) else _ANY}
+        if len(names) == 1 or (names and self._profile.type_lists):
+            result["type"] = names[0] if len(names) == 1 else names
+            if "array" in names:
+                result["items"] = {}
+        return result
+
+    def _whole(self, schema: Schema, path: str) -> Schema:
+        """Its `allOf` merged into it, and its two kinds of alternatives into one."""
+        parts = [*_array(schema.get("allOf"))]
+        whole = {word: value for word, value in schema.items() if word != "allOf"}
+        if all(_array(whole.get(union)) for union in _UNIONS):
+            parts.append({"oneOf": whole.pop("oneOf")})
+        for part in parts:
+            whole = self._both(whole, part, path)
+        return whole
+
+    def _both(self, whole: Schema, part: object, path: str) -> Schema:
+        """What holds for both, as one schema without references and `allOf`."""
+        if not is_object(part):
+            if part is False:
+                self.lose(path, "that nothing is valid")
+            return whole
+        reference = reference_of(part)
+        if reference is None:
+            return self._merged(whole, self._whole(part, path), path)
+        target = self._parts.target(reference)
+        if target is None or id(target) in self._following:
+            self.lose(path, f"refers to {'nothing' if target is None else 'itself'}: {reference[:60]}")
+            target = {}
+        self._following.append(id(target))
+        try:
+            beside = {word: value for word, value in part.items() if word not in _REFERENCES}
+            return self._both(self._merged(whole, self._whole(beside, path), path), target, path)
+        finally:
+            self._following.pop()
+
+    def _merged(self, whole: Schema, part: Schema, path: str) -> Schema:
+        self._budget.spend(1 + len(properties(part)) // 8)
+        lost: list[str] = []
+        result = merged(whole, part, lost)
+        for word in lost:
+            self.lose(path, f"{word}: {_shown(part.get(word))}, beside another")
+        mine, its = (
+            [(union, branches) for union in _UNIONS if (branches := _array(each.get(union)))] for each in (whole, part)
+        )
+        if not mine or not its:
+            return {**result, **dict(mine or its)}
+        (union, ours), (other, theirs) = mine[0], its[0]
+        if len(ours) * len(theirs) > _MOST_COMBINED:
+            self.lose(path, f"{other}: alternatives beside others")
+            return {**result, union: ours}
+        is_one = "oneOf" if "oneOf" in (union, other) else "anyOf"
+        return {**result, is_one: [{"allOf": [one, another]} for one in ours for another in theirs]}
+
+    def _plain(self, schema: Schema, path: str, depth: int) -> Schema:
+        result: Schema = {}
+        notes: list[str] = []
+        if "const" in schema and ("const" not in self._profile.words or schema.get("nullable") is True):
+            schema = {**{word: value for word, value in schema.items() if word != "const"}, "enum": [schema["const"]]}
+        for word, value in schema.items():
+            if word in _BUILT or word in _SILENT or word.startswith("x-"):
+                continue
+            if not is_sound(word, value):
+                self.lose(path, f"{word}: {_shown(value)} is nothing it may be")
+            elif word == "description":
+                result[word] = stripped(value)
+            elif word == "enum":
+                self._put_choice(value, path, result, notes)
+            elif not self._keeps(word, value):
+                self._reword(word, value, path, notes)
+            else:
+                result[word] = stripped(value) if isinstance(value, str) else value
+        self._put_type(schema, path, depth, result, notes)
+        if notes:
+            result["description"] = " ".join(filter(None, (result.get("description"), f"({'; '.join(notes)})")))
+        return result
+
+    def _keeps(self, word: str, value: object) -> bool:
+        profile = self._profile
+        if word == "format":
+            return word in profile.words and value in (profile.formats or (value,))
+        return word in profile.words
+
+    def _reword(self, word: str, value: object, path: str, notes: list[str]) -> None:
+        if word == "title":
+            return
+        note = f"{word}: {json.dumps(value, ensure_ascii=False)}"
+        if len(note) <= _LONGEST_NOTE:
+            notes.append(stripped(note))
+            if word != "default":
+                self.lose(path, f"{word}: it is told in words")
+        else:
+            self.lose(path, word)
+
+    def _put_choice(self, values: list[Any], path: str, result: Schema, notes: list[str]) -> None:
+        """`enum`; of one that has null, the type says so where the provider takes no other than texts and numbers."""
+        if self._profile.any_choices:
+            result["enum"] = values
+        elif all(kind_of(value) in TEXT_OR_NUMBER for value in values if value is not None):
+            if found := [value for value in values if value is not None]:
+                result["enum"] = found
+        else:
+            self._reword("enum", values, path, notes)
+
+    def _put_type(self, schema: Schema, path: str, depth: int, result: Schema, notes: list[str]) -> None:
+        branches = [each for union in _UNIONS for each in _array(schema.get(union))]
+        names = self._kinds(schema, path, notes)
+        if not names:
+            names = self._implied(schema, branches)
+        is_nullable = schema.get("nullable") is True and "null" not in names
+        if is_nullable and names:
+            names.append("null")
+        if "object" in names:
+            self._put_members(schema, path, depth, result)
+        if "array" in names:
+            self._put_items(schema, path, depth, result)
+        if len(names) == 1:
+            result["type"] = names[0]
+        elif names and self._profile.type_lists:
+            result["type"] = names
+        elif names:
+            result["anyOf"] = parted(result, names)
+        if branches and "anyOf" in result:
+            self.lose(path, "alternatives beside a list of types")
+        elif branches:
+            if "oneOf" in schema and not self._are_apart(branches):
+                self.lose(path, "that only one of its alternatives may hold")
+            variants = [self._node(each, path, depth) for each in branches if each is not False]
+            result["anyOf"] = [*variants, {"type": "null"}] if is_nullable else variants or [{}]
+        if (
+            "null" in names
+            and is_array(result.get("enum"))
+            and None not in result["enum"]
+            and self._profile.any_choices
+        ):
+            result["enum"] = [*result["enum"], None]
+
+    def _implied(self, schema: Schema, branches: list[Any]) -> list[str]:
+        """The types of what names none: from what else is said, unless alternatives take other types."""
+        own = {word: value for word, value in schema.items() if word not in _UNIONS}
+        kinds = form_kinds(own) or (frozenset({"object"}) if required_names(own) else frozenset[str]())
+        for branch in branches:
+            of_branch = self._tree.kinds(branch)
+            if of_branch is not None and not of_branch <= kinds:
+                return []
+        return sorted(kinds)
+
+    def _are_apart(self, branches: list[Any]) -> bool:
+        """Whether no value can be of two of these alternatives, by its type, or by the values that one lists."""
+        if len(branches) > _MOST_COMPARED:
+            return False
+        found: list[tuple[frozenset[str], Schema]] = []
+        for branch in branches:
+            kinds: frozenset[str] | None
+            kinds, forms = self._tree.kinds(branch), self._tree.alternatives(branch)
+            if kinds is None or len(forms) != 1:
+                return False
+            numbers: frozenset[str] = kinds | {"integer"} if "number" in kinds else kinds
+            found.append((numbers, next(iter(forms))))
+        return all(
+            not one[0] & other[0] or _differ(one[1], other[1])
+            for at, one in enumerate(found)
+            for other in found[at + 1 :]
+        )
+
+    def _kinds(self, schema: Schema, path: str, notes: list[str]) -> list[str]:
+        """What `type` names, of the types that there are."""
+        declared = schema.get("type")
+        if declared is None:
+            return []
+        names = declared if is_array(declared) else [declared]
+        if any(name not in KINDS for name in names):
+            self._reword("type", declared, path, notes)
+        return [name for name in dict.fromkeys(filter(_is_word, names)) if name in KINDS]
+
+    def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
+        members: Schema = {}
+        names: dict[str, str] = {}
+        declared = properties(schema)
+        others = schema.get("additionalProperties")
+        patterns = schema.get("patternProperties")
+        if is_object(patterns) and patterns and (others is False or is_object(others)):
+            others = united([each for each in (others, *patterns.values()) if each is not False])
+            others = None if others in (True, False) else others
+        undeclared = [name for name in required_names(schema) if name not in declared]
+        for name, member in {**declared, **dict.fromkeys(undeclared, others if is_object(others) else {})}.items():
+            if member is False:
+                if others is not False:
+                    self.lose(f"{path}.{name}" if path else name, "that it may not be there")
+            else:
+                names[name] = self._key(name, path)
+                members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
+        if members or "properties" in schema:
+            result["properties"] = members
+        required = [names[name] for name in required_names(schema) if name in names]
+        if required:
+            result["required"] = required
+        if is_object(others) and others:
+            result["additionalProperties"] = self._node(others, f"{path}.*", depth + 1)
+        elif others is False:
+            result["additionalProperties"] = False
+
+    def _put_items(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
+        items = schema.get("items")
+        first = _array(schema.get("prefixItems"))
+        rest = items
+        if not first and is_array(items):
+            first, rest = items, schema.get("additionalItems")
+        if first:
+            self.lose(path, "the places of its items: any of them anywhere")
+            kinds = united([*first, *([rest] if is_object(rest) or rest is True else [])])
+            result["items"] = self._node(kinds, f"{path}[]", depth + 1)
+            if rest is False and "maxItems" not in schema and "maxItems" in self._profile.words:
+                result["maxItems"] = len(first)
+        elif items is False:
+            self.lose(path, "that it has no items")
+            result["items"] = {}
+        else:
+            result["items"] = self._node(items, f"{path}[]", depth + 1)
+
+    def _key(self, name: str, path: str) -> str:
+        pattern, shown = self._profile.key, mask(name)
+        if shown == name and (pattern is None or pattern.fullmatch(name)):
+            return name
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        clean = "".join(each if each.isascii() and each.isalnum() else "_" for each in shown)[:50]
+        new = f"{'_' if clean[:1].isdigit() else ''}{clean}_{digest}"
+        self.renamed[new] = name
+        self.lose(f"{path}.{name}" if path else name, f"its name: {new}")
+        return new
+
+    def lose(self, path: str, what: str) -> None:
+        self.lost.append(Loss(path, what))
+
+
+def _differ(one: Schema, other: Schema) -> bool:
+    """Whether the values that they list, or that a member lists which both require, have none in common."""
+    values, others = listed_values(one), listed_values(other)
+    if values is not None and others is not None:
+        return not any(json_equal(value, each) for value in values for each in others)
+    required = set(required_names(one)) & set(required_names(other))
+    return any(
+        is_object(mine) and is_object(its) and _differ(mine, its)
+        for name in required
+        for mine, its in ((properties(one).get(name), properties(other).get(name)),)
+        if is_object(mine) and is_object(its) and {"enum", "const"} & mine.keys() and {"enum", "const"} & its.keys()
+    )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _shown(value: object) -> str:
+    return shortened(stripped(json.dumps(value, ensure_ascii=False)), _SHORT)
+
+
+def _array(value: object) -> list[Any]:
+    return value if is_array(value) else []

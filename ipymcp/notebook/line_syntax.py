@@ -1,0 +1,528 @@
+"""The syntax of `%mcp` lines: words, options, and what a subcommand is given.
+
+- Words are separated by blanks. A word may be `key=value`; the key is what stands before the first `=`.
+- Quotes count only where a value starts: at the start of a word, or right after `key=`. A quoted value ends at the next
+  such quote; the quote itself is written twice inside (`'it''s'`). A backslash is always literal.
+- In an unquoted value, brackets balance, so blanks inside `{}`, `[]` and `()` belong to the word. Strings inside
+  brackets are JSON's or Python's: there a backslash does escape. A closing bracket with nothing open is text.
+- A word that begins with `{` takes the rest of the line as it stands: the raw arguments of a call.
+- ` #` after a blank begins a comment. One `;` at the very end is dropped and makes the line silent.
+- The first bare `--` ends the words; what follows is a command. There brackets mean nothing and quotes work as above.
+
+An option may stand anywhere among the words; one in quotes is never an option, nor is a negative number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct, field, structs
+
+from ipymcp.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ipymcp.api.namespace import Mcp
+    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.settings import IPyMCP
+
+__all__ = [
+    "Command",
+    "Kind",
+    "Line",
+    "LineError",
+    "Option",
+    "Parsed",
+    "PartialLine",
+    "Request",
+    "Syntax",
+    "Word",
+    "is_silent",
+    "names_among",
+    "split_text",
+    "tokenize",
+    "tokenize_partial",
+]
+
+
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_CLOSERS = frozenset(_BRACKETS.values())
+_KEY = re.compile(r"""[^\s'"()\[\]{}=,;/\\?&#<>|*]+=""")
+_LAST_SEMICOLON = re.compile(r";(?:\s*$|\s+#)")
+_BLANK_REST = re.compile(r"\s*;?\s*$|(?:\s*;)?\s+#")
+_STRING = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
+_SNIPPET = 24
+
+
+class LineError(ValueError):
+    """The line is mistyped.
+
+    Args:
+        message: What is wrong, in one line.
+        position: Where, as an index into the line.
+    """
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+
+
+class Word(Struct, frozen=True):
+    """One word of a line; `line[word.start:word.end] == word.raw`."""
+
+    raw: str
+    """As typed, quotes included."""
+    start: int
+    end: int
+    value: str
+    """What stands after `key=`, or the whole word where there is no key; without its quotes."""
+    key: str | None = None
+    quoted: str = ""
+    """The quote round the value: `'`, `"` or nothing."""
+
+    @property
+    def text(self) -> str:
+        """The whole word without quotes."""
+        return self.value if self.key is None else f"{self.key}={self.value}"
+
+    @property
+    def is_body(self) -> bool:
+        """Whether this is the raw rest of a line that begins with `{`."""
+        return self.raw.startswith("{")
+
+
+class Line(Struct, frozen=True):
+    """A line, cut up."""
+
+    words: tuple[Word, ...]
+    command: tuple[Word, ...] | None = None
+    """The words after the first bare `--`; None where there is none."""
+    silent: bool = False
+    """Whether the line ended in `;`."""
+
+    @property
+    def argv(self) -> list[str]:
+        """The command's words as plain text; empty where there is no command."""
+        return [word.text for word in self.command or ()]
+
+
+class PartialLine(Struct, frozen=True):
+    """A line that is still being typed: the finished words, and the one at the cursor."""
+
+    words: tuple[Word, ...]
+    last: Word
+    """The word at the cursor, perhaps empty, its quote or bracket perhaps still open."""
+    in_command: bool
+    """Whether the cursor is after a bare `--`."""
+
+
+def tokenize(line: str) -> Line:
+    """Cut a line into words by the rules above.
+
+    Raises:
+        LineError: A quote or bracket is not closed, or text touches a closing quote.
+    """
+    scanner = _Scanner(line)
+    words: list[Word] = []
+    command: list[Word] | None = None
+    while (word := scanner.read()) is not None:
+        if command is not None:
+            command.append(word)
+        elif word.raw == "--":
+            command, scanner.in_command = [], True
+        else:
+            words.append(word)
+    return Line(tuple(words), None if command is None else tuple(command), scanner.silent)
+
+
+def is_silent(line: str) -> bool:
+    """Whether a line ends in the `;` that silences it; False for one that is mistyped."""
+    try:
+        return tokenize(line).silent
+    except LineError:
+        return False
+
+
+def tokenize_partial(line: str) -> PartialLine | None:
+    """Cut a line whose end is the cursor; None inside a comment.
+
+    Never raises: what is still open belongs to the last word.
+    """
+    scanner = _Scanner(line)
+    words: list[Word] = []
+    last = Word("", len(line), len(line), "")
+    try:
+        while (word := scanner.read()) is not None:
+            if word.end == len(line):
+                last = word
+            elif word.raw == "--" and not scanner.in_command:
+                scanner.in_command = True
+            else:
+                words.append(word)
+    except LineError:
+        last = scanner.unfinished()
+    return None if scanner.in_comment else PartialLine(tuple(words), last, scanner.in_command)
+
+
+class _Scanner:
+    """Reads one word after the other."""
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+        self.position = 0
+        self.start = 0
+        self.in_command = False
+        self.in_comment = False
+        self.silent = False
+
+    def read(self) -> Word | None:
+        """The next word, or None at the end."""
+        line, start = self.line, self.position
+        while start < len(line) and line[start].isspace():
+            start += 1
+        self.start = self.position = start
+        self.in_comment = line.startswith("#", start)
+        self.silent = _LAST_SEMICOLON.match(line, start) is not None
+        if start == len(line) or self.in_comment or self.silent:
+            return None
+        key, at = self._key()
+        quoted = line[at : at + 1] if line.startswith(("'", '"'), at) else ""
+        if quoted:
+            value, stop = self._quoted(at, quoted)
+        else:
+            is_body = key is None and line[at] == "{" and not self.in_command
+            stop = self._plain(at, to_end=is_body)
+            value = line[at:stop]
+        self.position = stop
+        return Word(line[start:stop], start, stop, value, key, quoted)
+
+    def unfinished(self) -> Word:
+        """The word that `read` could not end, up to the end of the line."""
+        key, at = self._key()
+        quoted = self.line[at] if self.line[at] in "'\"" else ""
+        value = self.line[at + len(quoted) :]
+        if quoted:
+            value = value.replace(quoted * 2, quoted)
+        return Word(self.line[self.start :], self.start, len(self.line), value, key, quoted)
+
+    def _key(self) -> tuple[str | None, int]:
+        match = _KEY.match(self.line, self.start)
+        return (match.group()[:-1], match.end()) if match else (None, self.start)
+
+    def _quoted(self, at: int, quote: str) -> tuple[str, int]:
+        """The quoted value that starts here, and where it ends."""
+        line = self.line
+        close = line.find(quote, at + 1)
+        while close >= 0 and line.startswith(quote, close + 1):
+            close = line.find(quote, close + 2)
+        if close < 0:
+            raise self._not_closed(at, "quote")
+        if not self._is_word_end(close + 1):
+            raise LineError(
+                f"text touches the closing quote at column {close + 1}: {self._snippet(at)} "
+                f"(inside quotes, write {quote} twice)",
+                close,
+            )
+        return line[at + 1 : close].replace(quote * 2, quote), close + 1
+
+    def _plain(self, at: int, *, to_end: bool) -> int:
+        """Where the unquoted value that starts here ends; with `to_end`, blanks do not end it."""
+        opened: list[int] = []
+        while at < len(self.line):
+            char = self.line[at]
+            if not opened and (self._is_rest_blank(at) if to_end else self._is_word_end(at)):
+                break
+            if not self.in_command:
+                if char in _BRACKETS:
+                    opened.append(at)
+                elif opened and char in "'\"":
+                    at = self._string_end(at)
+                elif opened and char in _CLOSERS:
+                    self._check_pair(opened.pop(), at)
+            at += 1
+        if opened:
+            raise self._not_closed(opened[-1], "bracket")
+        return at
+
+    def _is_word_end(self, at: int) -> bool:
+        return at >= len(self.line) or self.line[at].isspace() or _LAST_SEMICOLON.match(self.line, at) is not None
+
+    def _is_rest_blank(self, at: int) -> bool:
+        return _BLANK_REST.match(self.line, at) is not None
+
+    def _string_end(self, at: int) -> int:
+        """The closing quote of a JSON or Python string inside brackets."""
+        match = _STRING.match(self.line, at)
+        if match is None:
+            raise self._not_closed(at, "quote")
+        return match.end() - 1
+
+    def _check_pair(self, opened: int, closed: int) -> None:
+        if _BRACKETS[self.line[opened]] != self.line[closed]:
+            raise LineError(
+                f"{self.line[closed]} at column {closed + 1} does not close "
+                f"the {self.line[opened]} opened at column {opened + 1}: {self._snippet(opened)}",
+                closed,
+            )
+
+    def _not_closed(self, at: int, what: str) -> LineError:
+        return LineError(f"the {what} opened at column {at + 1} is not closed: {self._snippet(at)}", at)
+
+    def _snippet(self, at: int) -> str:
+        rest = self.line[at:].rstrip()
+        return rest if len(rest) <= _SNIPPET else rest[:_SNIPPET] + "…"
+
+
+_OfServers: TypeAlias = Literal[
+    "server", "configured", "loadable", "tool", "tool-name", "resource", "prompt", "setting"
+]
+Kind: TypeAlias = (
+    _OfServers | Literal["call", "secret", "trusted", "source-host", "target-host", "word", "folder", "file", ""]
+)
+"""What a word names. `server`: one that is here; `configured`: or in a file that is found; `loadable`: or a
+config file; `setting`: a key of a definition; `word`: of `%mcp`; empty: something new, or nothing known."""
+_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
+_LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
+_VALUE = re.compile(r"""(?:=|\s+)(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|\S+)""")
+_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
+
+
+class Option(Struct, frozen=True):
+    """One option.
+
+    Args:
+        name: With its dashes: `--timeout` or `-n`.
+        value: What its value is called in messages, such as `S`; empty for a flag.
+        choices: The values it takes; empty for any.
+        number: Whether the value must be a number, not below zero.
+        repeats: Whether it may come more than once.
+        takes: What its value names.
+    """
+
+    name: str
+    value: str = ""
+    choices: tuple[str, ...] = ()
+    number: bool = False
+    repeats: bool = False
+    takes: Kind = ""
+
+
+class Parsed(Struct, frozen=True):
+    """What stood on a line."""
+
+    names: tuple[Word, ...]
+    """The words that are no options and no options' values."""
+    values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def has(self, option: str) -> bool:
+        """Whether the option was given."""
+        return option in self.values
+
+    def text(self, option: str) -> str | None:
+        """The option's value; None where it was not given."""
+        return self.values[option][-1] if option in self.values else None
+
+    def number(self, option: str) -> float | None:
+        """The value of an option declared as a number; None where it was not given."""
+        text = self.text(option)
+        return None if text is None else float(text)
+
+    def texts(self, option: str) -> list[str]:
+        """Every value of a repeatable option, in order."""
+        return list(self.values.get(option, ()))
+
+
+class Syntax(Struct, frozen=True):
+    """What a subcommand takes.
+
+    Args:
+        usage: How to write it, shown in errors: `stop NAME… | --all`.
+        options: Its options.
+        at_least: How many names it needs.
+        at_most: How many it takes; None for any number.
+        instead: A flag that stands in for the names: exactly one of the two must be there.
+        takes: What the names are, by place, the last of them for all further ones.
+        arguments: Whether `key=value` may follow, for what the last of those places names.
+        actions: Words that may stand first, each with the syntax of what follows it; nothing else may where it takes
+            nothing.
+        synonyms: Words that are understood as one of those.
+    """
+
+    usage: str
+    options: tuple[Option, ...] = ()
+    at_least: int = 0
+    at_most: int | None = None
+    instead: str | None = None
+    takes: tuple[Kind, ...] = ()
+    arguments: bool = False
+    actions: Mapping[str, Syntax] = field(default_factory=dict[str, "Syntax"])
+    synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def every(self) -> dict[str, Option]:
+        """The options by name, those of the actions too."""
+        of_actions = (option for action in self.actions.values() for option in action.options)
+        return {option.name: option for option in (*self.options, *of_actions)}
+
+    @property
+    def valued(self) -> dict[str, Option]:
+        """Those of them that take a value."""
+        return {name: option for name, option in self.every.items() if option.value}
+
+    def parse(self, words: Sequence[Word]) -> Parsed:
+        """Read a subcommand's words, without the subcommand itself.
+
+        Raises:
+            LineError: An action or option is unknown, an option's value is missing or wrong, or there are too few or
+                too many names.
+        """
+        end = words[-1].end if words else 0
+        first = next(iter(names_among(words, self.valued)), None) if self.actions else None
+        if first is not None and first.text in self.synonyms:
+            meant = structs.replace(first, value=self.synonyms[first.text])
+            words = [meant if word is first else word for word in words]
+            first = meant
+        if first is None or (self.takes and first.text not in self.actions):
+            return self._parse(words, end)
+        if first.text not in self.actions:
+            hint = nearest(first.text, self.actions, limit=1) or f"there are {', '.join(self.actions)}"
+            raise LineError(f"there is no %mcp {self.usage.partition(' ')[0]} {first.raw}; {hint}", first.start)
+        parsed = self.actions[first.text]._parse([word for word in words if word is not first], end)
+        return Parsed((first, *parsed.names), parsed.values)
+
+    def _parse(self, words: Sequence[Word], end: int) -> Parsed:
+        parsed = Parsed((), {})
+        names: list[Word] = []
+        rest = iter(words)
+        for word in rest:
+            if not _looks_like_option(word):
+                names.append(word)
+                continue
+            option, text = self._option(word)
+            if option.value and text is None:
+                following = next(rest, None)
+                if following is None or _looks_like_option(following):
+                    raise LineError(f"{option.name} needs a value: {option.name} {option.value}", word.start)
+                text = following.text
+            elif not option.value and text is not None:
+                raise LineError(f"{option.name} takes no value", word.start)
+            self._keep(parsed, option, text or "", word)
+        self._check_count(parsed, names, end)
+        return Parsed(tuple(names), parsed.values)
+
+    def _option(self, word: Word) -> tuple[Option, str | None]:
+        name, text = (word.text, None) if word.key is None else (word.key, word.value)
+        for option in self.options:
+            if option.name == name:
+                return option, text
+        known = [option.name for option in self.options]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"usage: %mcp {self.usage}"
+        raise LineError(f"there is no option {name}; {hint}", word.start)
+
+    def _keep(self, parsed: Parsed, option: Option, text: str, word: Word) -> None:
+        if option.choices and text not in option.choices:
+            raise LineError(f"{option.name} is one of {', '.join(option.choices)}, not {text!r}", word.start)
+        if option.number and not (_NUMBER.fullmatch(text) and math.isfinite(float(text))):
+            raise LineError(f"{option.name} needs a number, not {text!r}", word.start)
+        values = parsed.values.setdefault(option.name, [])
+        if values and not option.repeats:
+            raise LineError(f"{option.name} is given twice", word.start)
+        values.append(text)
+
+    def _check_count(self, parsed: Parsed, names: Sequence[Word], end: int) -> None:
+        if self.instead is not None and parsed.has(self.instead) == bool(names):
+            which = "not both" if names else "one of the two"
+            raise LineError(f"give names or {self.instead}, {which}; usage: %mcp {self.usage}", end)
+        if len(names) < self.at_least:
+            raise LineError(f"something is missing; usage: %mcp {self.usage}", end)
+        if self.at_most is not None and len(names) > self.at_most:
+            surplus = names[self.at_most]
+            raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
+
+
+def names_among(words: Sequence[Word], valued: Collection[str]) -> list[Word]:
+    """The words of an unfinished line that are no options and no values of options.
+
+    Args:
+        words: The line's.
+        valued: The options that take a value.
+    """
+    names: list[Word] = []
+    is_value = False
+    for word in words:
+        if is_value:
+            is_value = False
+        elif _looks_like_option(word):
+            is_value = word.raw in valued
+        else:
+            names.append(word)
+    return names
+
+
+def _looks_like_option(word: Word) -> bool:
+    return not (word.quoted and word.key is None) and _OPTION.match(word.raw) is not None
+
+
+def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
+    """The options that a line begins with, and the text after them as it stands."""
+    end = 0
+    while match := _LEADING.match(line, end):
+        option = syntax.every.get(match[1])
+        value = _VALUE.match(line, match.end()) if option is None or option.value else None
+        if option is None and not match[1].startswith("--"):
+            break
+        end = value.end() if value and option else match.end()
+    return line[:end], line[end:].strip()
+
+
+class Request(Struct, frozen=True):
+    """One `%mcp` line, cut up."""
+
+    word: str
+    words: Sequence[Word]
+    """The words after the subcommand."""
+    parsed: Parsed
+    """The same, read as the command's syntax says; empty where it reads them itself."""
+    line: Line
+    cell: str | None
+    """The cell's body under `%%mcp`."""
+    mcp: Mcp
+    extension: Extension
+    """What `%load_ext` put into the shell."""
+    ip: Any
+    """The shell."""
+    settings: IPyMCP
+    namespaces: tuple[Mapping[str, Any], ...]
+    """Where the notebook's names are looked up, nearest first."""
+    text: str = ""
+    """What follows the options, where the command takes text."""
+
+    @property
+    def names(self) -> list[str]:
+        """The words that are no options, as text."""
+        return [word.text for word in self.parsed.names]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether to show nothing by ourselves."""
+        return self.line.silent or self.settings.quiet
+
+
+class Command(Struct, frozen=True):
+    """A subcommand: how it is written, what its help says, what it does."""
+
+    syntax: Syntax
+    help: str
+    """The first line is its summary; the rest is shown by `%mcp help WORD`."""
+    run: Callable[[Request], Any]
+    takes_cell: bool = False
+    takes_command: bool = False
+    """Whether `-- COMMAND ARG…` may follow."""
+    takes_text: bool = False
+    """Whether what follows the options is text, as it stands."""

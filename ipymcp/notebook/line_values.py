@@ -1,0 +1,436 @@
+r"""Values typed in `%mcp` lines and cells, with Python expressions evaluated in the notebook's namespace.
+
+- `key=$name`, unquoted and an identifier, is the notebook's object.
+- An unquoted or double-quoted value with `{expr}` is filled like an f-string, unless it is JSON.
+- An unquoted value that is a whole Python dict with string keys, `{"limit": n}`, is that dict: as an f-string it would
+  format a string, which nobody means.
+- `$name` with anything else in the value, `path=$folder/a.txt` or `"$name"`, is an error that names `{folder}/a.txt`:
+  as text it would be sent silently.
+- Single quotes switch all of it off.
+
+A body, and the raw `{…}` of a line, is read as JSON first, then as a Python expression with the notebook's names, and
+as JSON5 where it is no Python. Python comes before JSON5 because JSON5 silently drops the backslash of `"C:\data"`.
+Only where a dict has bare words as keys, `{limit: 5}`, does JSON5 come first: in Python they would be variables.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import json
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
+
+from ipymcp.config.reading import JSON5_MAX_BYTES, without_comments
+from ipymcp.errors import ArgumentError
+from ipymcp.notebook.line_syntax import LineError
+
+if TYPE_CHECKING:
+    from ipymcp.notebook.line_syntax import Word
+
+__all__ = [
+    "AS_TEXT",
+    "Namespaces",
+    "Object",
+    "Text",
+    "evaluate",
+    "fill",
+    "look_up",
+    "parse_arguments",
+    "parse_body",
+    "parse_expression",
+    "read_value",
+]
+
+
+Namespaces = Sequence[Mapping[str, object]]
+"""Where names are looked up, nearest first: the function's locals, then the notebook's own names."""
+
+_FILE = "<%mcp>"
+AS_TEXT = "single quotes send the text as it is"
+_JSON_WORDS: Mapping[str, object] = {
+    "true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")
+}  # fmt: skip
+_STRING = re.compile(r"""('''|\"\"\"|'|")(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
+_CONVERSIONS = {"r": repr, "s": str, "a": ascii}
+
+
+def parse_expression(source: str) -> ast.Expression:
+    r"""Parse without Python's warnings about `\d`. Raises SyntaxError or ValueError (a null byte)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source, _FILE, mode="eval")
+
+
+def evaluate(
+    tree: ast.Expression, source: str, namespaces: Namespaces, *, argument: str | None = None, located: bool = False
+) -> object:
+    """Evaluate an expression. JSON's own words (`true`, `null`) are known unless the notebook has such names.
+
+    Args:
+        tree: The expression.
+        source: How an error calls it.
+        namespaces: Where names are looked up.
+        argument: The argument it is for, where it is for one.
+        located: Put the line and column before an error's message.
+
+    Raises:
+        ArgumentError: A name is unknown, or the expression raised; the cause is kept.
+    """
+    names = dict(_JSON_WORDS)
+    for namespace in reversed(namespaces):
+        names.update(namespace)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            code = compile(tree, _FILE, "eval", dont_inherit=True)
+        return eval(code, names)
+    except Exception as error:
+        place = _place(tree, error) if located else ""
+        if isinstance(error, NameError) and _node_of(tree, error.name):
+            raise _unknown(str(error.name), namespaces, argument, place) from error
+        message = f"{place}{source} raised {type(error).__name__}: {error}"
+        raise ArgumentError(_about(argument, message), argument=argument, hint=AS_TEXT) from error
+
+
+def look_up(name: str, namespaces: Namespaces, argument: str | None) -> object:
+    """The notebook's object of that name. Raises ArgumentError, suggesting near names."""
+    for namespace in namespaces:
+        if name in namespace:
+            return namespace[name]
+    raise _unknown(name, namespaces, argument, "")
+
+
+def fill(template: str, namespaces: Namespaces, argument: str | None) -> str:
+    """Fill `{expr}`, `{expr!r}` and `{expr:spec}` as an f-string does; `{{` and `}}` are single braces.
+
+    Raises:
+        ArgumentError: A brace is not paired, a name is unknown, or an expression fails.
+    """
+    return _Template(template, namespaces, argument).fill()
+
+
+def _about(argument: str | None, message: str) -> str:
+    return f"{argument}: {message}" if argument else message
+
+
+def _unknown(name: str, namespaces: Namespaces, argument: str | None, place: str) -> ArgumentError:
+    known = {known for namespace in namespaces for known in namespace if not known.startswith("_")}
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}? {AS_TEXT}" if near else AS_TEXT
+    return ArgumentError(_about(argument, f"{place}the notebook has no name {name!r}"), argument=argument, hint=hint)
+
+
+def _node_of(tree: ast.Expression, name: str | None) -> ast.Name | None:
+    return next((node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name), None)
+
+
+def _place(tree: ast.Expression, error: Exception) -> str:
+    """Where in the source an error arose: an unknown name's own place, else the line that ran."""
+    node = _node_of(tree, error.name) if isinstance(error, NameError) else None
+    if node:
+        return f"line {node.lineno}, column {node.col_offset + 1}: "
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == _FILE:
+            return f"line {traceback.tb_lineno}: "
+        traceback = traceback.tb_next
+    return ""
+
+
+class _Template(Struct, frozen=True):
+    """A value with `{expr}` in it. Own code: before Python 3.12 an f-string cannot hold its own quotes."""
+
+    text: str
+    namespaces: Namespaces
+    argument: str | None
+
+    def fill(self) -> str:
+        filled, end = self._read(0, in_spec=False)
+        assert end == len(self.text)
+        return filled
+
+    def _read(self, at: int, *, in_spec: bool) -> tuple[str, int]:
+        """The text from here, filled, up to the end, or to the `}` that ends a format spec."""
+        parts: list[str] = []
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "}" and in_spec:
+                break
+            if self.text.startswith(("{{", "}}"), at) and not in_spec:
+                parts.append(char)
+                at += 2
+            elif char == "{":
+                part, at = self._field(at)
+                parts.append(part)
+            elif char == "}":
+                raise self._error(at, "a single } (write }} for one)")
+            else:
+                parts.append(char)
+                at += 1
+        return "".join(parts), at
+
+    def _field(self, opened: int) -> tuple[str, int]:
+        """The filled field that opens here, and where the text goes on."""
+        at = self._expression_end(opened + 1)
+        source = self.text[opened + 1 : at].strip()
+        value = self._evaluate(source, opened)
+        if self.text.startswith("!", at):
+            convert = _CONVERSIONS.get(self.text[at + 1 : at + 2])
+            if convert is None:
+                raise self._error(at, "after ! only r, s or a can stand")
+            value, at = convert(value), at + 2
+        spec = ""
+        if self.text.startswith(":", at):
+            spec, at = self._read(at + 1, in_spec=True)
+        if not self.text.startswith("}", at):
+            raise self._error(opened, "this { is not closed")
+        try:
+            return format(value, spec), at + 1
+        except Exception as error:
+            raise self._error(opened, f"{type(error).__name__}: {error}") from error
+
+    def _expression_end(self, at: int) -> int:
+        """Where the expression ends: at `}`, `:` or `!` outside brackets and strings."""
+        depth = 0
+        while at < len(self.text):
+            char = self.text[at]
+            if char in "'\"":
+                match = _STRING.match(self.text, at)
+                at = match.end() if match else len(self.text)
+                continue
+            if depth == 0 and (char in "}:" or (char == "!" and not self.text.startswith("!=", at))):
+                break
+            depth += (char in "([{") - (char in ")]}")
+            at += 1
+        return at
+
+    def _evaluate(self, source: str, opened: int) -> object:
+        if not source:
+            raise self._error(opened, "no expression between the braces")
+        try:
+            tree = parse_expression(source)
+        except (SyntaxError, ValueError) as error:
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise self._error(opened, reason) from error
+        if isinstance(tree.body, ast.Constant) and isinstance(tree.body.value, str):
+            raise self._error(opened, "a string is nothing to fill in: build the value in a cell and pass $name")
+        return evaluate(tree, "{" + source + "}", self.namespaces, argument=self.argument)
+
+    def _error(self, at: int, reason: str) -> ArgumentError:
+        message = f"cannot fill {self.text}: at character {at + 1}, {reason}"
+        return ArgumentError(_about(self.argument, message), argument=self.argument, hint=AS_TEXT)
+
+
+_EMBEDDED = re.compile(r"""\$\{(?P<braced>[^\W\d]\w*)\} | \{\{ | \{[^{}]*\} | \$(?P<name>[^\W\d]\w*)""", re.VERBOSE)
+"""`${name}` and `$name`; what stands in braces is Python, and passed over."""
+
+
+class Text(Struct, frozen=True):
+    """Typed text, for the argument's schema to read."""
+
+    text: str
+    quoted: bool = False
+    """Whether it stood in quotes: where no schema says otherwise it is text, whatever it looks like."""
+
+
+class Object(Struct, frozen=True):
+    """An object of the notebook, sent as it is."""
+
+    value: object
+
+
+def parse_arguments(
+    words: Sequence[Word], namespaces: Namespaces, names: Sequence[str] = ()
+) -> list[tuple[str, Text | Object]]:
+    """Read `key=value` words.
+
+    Args:
+        words: The line's, behind what it is about.
+        namespaces: Where names are looked up, nearest first.
+        names: The arguments that may be given, the required ones first; for errors.
+
+    Raises:
+        LineError: A word has no key, or a key comes twice.
+        ArgumentError: A value names what the notebook does not have, or cannot be filled.
+    """
+    arguments: dict[str, Text | Object] = {}
+    for index, word in enumerate(words):
+        if word.key is None:
+            raise LineError(_no_pair(words, index, names), word.start)
+        if word.key in arguments:
+            raise LineError(f"{word.key} is given twice", word.start)
+        arguments[word.key] = read_value(word, namespaces)
+    return list(arguments.items())
+
+
+def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
+    """What is wrong with a word that is not `key=value`, and what to write instead."""
+    word, problem = words[index], f"{words[index].raw} is not key=value"
+    before, behind = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
+    name, colon, value = word.raw.partition(":")
+    if word.raw.startswith("=") or (behind is not None and behind.raw.startswith("=")):
+        key = word.raw if not word.raw.startswith("=") else before.raw if before is not None else "NAME"
+        return f"{problem}: write {key}=VALUE, without blanks around the ="
+    if colon and name in names:
+        return f"{problem}: write {name}={value or 'VALUE'}"
+    if before is not None and before.key is not None and not before.quoted:
+        return f'{problem}: quote a value that has blanks: {before.key}="{before.value} {word.raw}"'
+    given = {one.key for one in words}
+    missing = next((one for one in names if one not in given), None)
+    return f"{problem}: write {missing}={word.raw}" if missing else problem
+
+
+def read_value(word: Word, namespaces: Namespaces) -> Text | Object:
+    """Read one word's value with the notebook's names.
+
+    Args:
+        word: The word; its key names the argument in errors.
+        namespaces: Where names are looked up, nearest first.
+
+    Raises:
+        ArgumentError: A name is unknown (the hint suggests near ones), or an expression fails.
+    """
+    value, is_plain = word.value, not word.quoted
+    if word.quoted == "'":
+        return Text(value, quoted=True)
+    if is_plain and value.startswith("$") and value[1:].isidentifier():
+        return Object(look_up(value[1:], namespaces, word.key))
+    if _is_json(value):
+        return Text(value, quoted=not is_plain)
+    _refuse_embedded(word)
+    if "{" not in value:
+        return Text(value, quoted=not is_plain)
+    tree = _string_keyed_dict(value) if is_plain else None
+    if tree is not None:
+        return Object(evaluate(tree, value, namespaces, argument=word.key))
+    return Text(fill(value, namespaces, word.key), quoted=not is_plain)
+
+
+def _refuse_embedded(word: Word) -> None:
+    """Raise an ArgumentError for `$name` with something before or behind it, outside of `{…}`."""
+    for found in _EMBEDDED.finditer(word.value):
+        name = found["name"] or found["braced"]
+        if name is None:
+            continue
+        filled = word.raw.replace(found[0], f"{{{name}}}", 1)
+        at = f"{word.key}: " if word.key else ""
+        raise ArgumentError(
+            f"{at}{found[0]} stands for a variable only as the whole value, unquoted",
+            argument=word.key,
+            hint=f"within a value it is {{{name}}}: {filled} · {AS_TEXT}",
+        )
+
+
+def parse_body(text: str, namespaces: Namespaces) -> dict[str, object]:
+    """Read a call's arguments from a body: JSON, a Python dict expression, or JSON5. An empty body is no arguments.
+
+    Args:
+        text: The cell's body, or the raw rest of a line.
+        namespaces: Where a Python expression finds its names, nearest first.
+
+    Raises:
+        ArgumentError: It is none of the three (the message says where), a name is unknown, or it is no mapping from
+            argument names.
+    """
+    if not text.strip():
+        return {}
+    body = _read_body(text, namespaces)
+    if not isinstance(body, Mapping):
+        raise ArgumentError(
+            f"the body is a {type(body).__name__}, not a mapping of arguments",
+            hint='write {"argument": value, …}',
+        )
+    arguments = dict(cast("Mapping[object, object]", body))
+    for key in arguments:
+        if not isinstance(key, str):
+            raise ArgumentError(f"the argument name {key!r} is a {type(key).__name__}, not text", hint="quote the keys")
+    return cast("dict[str, object]", arguments)
+
+
+def _read_body(text: str, namespaces: Namespaces) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        json_error = error
+    try:
+        # Leading line ends stay, so that an error's line is the body's own; an indent would be Python's own error.
+        tree = parse_expression(text[: len(text) - len(text.lstrip())].rstrip(" \t") + text.strip())
+    except (SyntaxError, ValueError) as error:
+        found, value = _read_json5(text)
+        if found:
+            return value
+        raise _unreadable(json_error, error, is_long=len(text) > JSON5_MAX_BYTES) from error
+    if _has_bare_keys(tree.body):
+        found, value = _read_json5(text)
+        if found:
+            return value
+    return evaluate(tree, "the body", namespaces, located=True)
+
+
+def _is_json(value: str) -> bool:
+    try:
+        json.loads(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_json5(text: str) -> tuple[bool, object]:
+    """Whether it is JSON5 that is read in no time, and the value: as in config files, what is long is not tried."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return True, json.loads(without_comments(text))
+    if len(text) > JSON5_MAX_BYTES:
+        return False, None
+
+    import json5
+
+    try:
+        return True, cast("object", json5.loads(text))  # pyright: ignore[reportUnknownMemberType]
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _string_keyed_dict(value: str) -> ast.Expression | None:
+    try:
+        tree = parse_expression(value)
+    except (SyntaxError, ValueError):
+        return None
+    body = tree.body
+    if not isinstance(body, ast.Dict) or not body.keys:
+        return None
+    for key in body.keys:
+        if key is not None and not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+            return None
+    return tree
+
+
+def _has_bare_keys(node: ast.expr) -> bool:
+    """Whether a dict display, here or nested as a value, has a bare word as a key."""
+    if isinstance(node, ast.Dict):
+        return any(isinstance(key, ast.Name) for key in node.keys) or any(map(_has_bare_keys, node.values))
+    if isinstance(node, ast.BinOp):  # to Python, `// a comment` of JSON5 is a division
+        return _has_bare_keys(node.left)
+    return isinstance(node, ast.List) and any(map(_has_bare_keys, node.elts))
+
+
+def _unreadable(json_error: ValueError, python_error: SyntaxError | ValueError, *, is_long: bool) -> ArgumentError:
+    """The error of the reader that came farthest: it was the one meant."""
+    line, column, reason = 1, 1, str(json_error)
+    if isinstance(json_error, json.JSONDecodeError):
+        line, column, reason = json_error.lineno, json_error.colno, json_error.msg
+    if isinstance(python_error, SyntaxError):
+        place = (python_error.lineno or 1, python_error.offset or 1)
+        if place > (line, column) or "never closed" in python_error.msg:
+            (line, column), reason = place, python_error.msg
+    reason = reason[:1].lower() + reason[1:]
+    limit = f"; JSON5 only up to {JSON5_MAX_BYTES:,} characters" if is_long else ""
+    return ArgumentError(
+        f"line {line}, column {column}: {reason}",
+        hint=f"the body is JSON, {'' if is_long else 'JSON5, '}or a Python dict with the notebook's names{limit}",
+    )

@@ -1,0 +1,111 @@
+"""An answer in the cell as it comes: what is sent, in one line, then words and cards in the order of their coming."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ipymcp.results import markdown
+from ipymcp.text import escaped, visible
+
+if TYPE_CHECKING:
+    from ipymcp.llm.answer import Answer, ModelCall
+    from ipymcp.llm.backend import Beginning
+    from ipymcp.notebook.extension import Extension
+
+__all__ = ["CellAudience"]
+
+_ENDS = {
+    "length": "cut off: the model may not write longer answers",
+    "content_filter": "cut off by the provider's content filter",
+}
+"""Ends of an answer that the user has to know of."""
+
+
+class CellAudience:
+    """Shows an answer in a cell; a terminal gets its text.
+
+    Args:
+        extension: Of the notebook.
+        as_markdown: Whether the words are Markdown; else they are shown as they are.
+    """
+
+    def __init__(self, extension: Extension, *, as_markdown: bool) -> None:
+        self._extension = extension
+        self._is_notebook = hasattr(extension.ip, "kernel")
+        self._as_markdown = as_markdown
+        self._text = ""
+        self._words: Any = None
+        """The display of the words that are coming; another begins after each call."""
+        self._cards: dict[str, Any] = {}
+        """Their displays, by the cards' names."""
+        self._open: dict[str, ModelCall] = {}
+        """What is not over, as it is shown."""
+
+    def begins(self, beginning: Beginning) -> None:
+        """What is sent, in one line."""
+        line = visible(str(beginning))
+        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
+
+    def says(self, text: str) -> None:
+        """More words."""
+        self._text += text
+        plain = visible(self._text)
+        bundle = {"text/plain": plain}
+        if self._as_markdown:
+            bundle["text/markdown"] = markdown.markdown(self._text)
+        if not self._is_notebook:
+            print(visible(text), end="", flush=True)  # noqa: T201 - the answer itself
+            return
+        if self._words is None:
+            self._words = self._show(bundle)
+        else:
+            self._words.update(bundle, raw=True)
+
+    def calls(self, call: ModelCall) -> None:
+        """A card, and what follows begins below it."""
+        if not self._is_notebook and self._text and not self._text.endswith("\n"):
+            print(flush=True)  # noqa: T201
+        self._text, self._words = "", None
+        if call.is_done:
+            self._open.pop(call.card, None)
+        else:
+            self._open[call.card] = call
+        if call.card not in self._cards:
+            self._cards[call.card] = self._show(self._card(call))
+        elif self._is_notebook:
+            self._cards[call.card].update(self._card(call), raw=True)
+        elif call.is_done:
+            self._show(self._card(call))
+
+    def broke_off(self) -> None:
+        """There will be no answer: no card is left that waits."""
+        how = {"text": "cancelled", "is_error": True, "is_done": True, "is_refused": True, "decision": "stopped"}
+        for call in [*self._open.values()]:
+            self.calls(replace(call, **how))
+
+    def _card(self, call: ModelCall) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
+        if call.asked_at and not call.is_done and self._is_notebook:
+            from ipymcp.notebook.display import question
+
+            bundle |= question(self._extension, call.asked_at, is_here=call.asked_at == call.card)
+        return bundle
+
+    def ended(self, answer: Answer) -> None:
+        """What it cost."""
+        line = str(answer.usage)
+        if answer.reason in _ENDS:
+            line = f"{line} · {_ENDS[answer.reason]}"
+        if not self._is_notebook:
+            line = f"\n{line}"
+        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
+
+    def _show(self, bundle: dict[str, Any]) -> Any:
+        if not self._is_notebook:
+            print(visible(bundle["text/plain"]), flush=True)  # noqa: T201
+            return None
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
+
+        return display(bundle, raw=True, display_id=True)

@@ -1,0 +1,342 @@
+"""`%mcp load`, `start`, `stop`, `restart`, `unload`, `enable`, `disable`, `logs` and `panel`."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.api.load_request import Asked, gather, url_definition
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.errors import McpError
+from ipymcp.names import identifier
+from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.magics.dispatch import RUNNERS
+from ipymcp.notebook.progress import LoadDisplay, say
+from ipymcp.protocol.transports.addresses import checked_headers
+from ipymcp.results.tables import Table
+from ipymcp.runtime.interrupts import Waiter
+from ipymcp.security.pins import read_lock
+from ipymcp.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ipymcp.api.namespace import Mcp
+    from ipymcp.api.servers import Servers
+    from ipymcp.notebook.line_syntax import Request
+
+__all__ = ["COMMANDS", "headers", "variables"]
+
+
+_LOAD_HELP = """Load servers: start them and list their tools.
+
+    %mcp load                                   every server of the discovered configuration; see %mcp config
+    %mcp load fs git                            those two of it
+    %mcp load demo                              the server that ships with ipymcp
+    %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
+    %mcp load docs https://host/mcp             a remote server: [NAME] URL
+    %mcp load ./servers.json                    every server of a config file that is not disabled
+    %mcp load ./servers.json fs git             those two of it
+
+Loading again what has not changed does nothing; what has changed is restarted. A server that a project's file defines
+runs only after you have seen its definition and agreed: you are asked, once for each definition.
+
+    --header H     a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this
+                   kernel's variable at each start
+    --transport T  http (the default, which finds sse by itself) or sse
+    --env K=V      a variable for the server; --env K passes on this kernel's own
+    --cwd D        the folder it runs in
+    --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
+    --timeout S    seconds a call may go without progress; 30 unless set
+    --start-timeout S   seconds a start may take; 120 unless set
+    --trust        run what the project defines without asking; its servers still ask for your secrets
+    --read-only    refuse tools that do not declare that they only read
+    --locked       refuse servers whose tools are not what mcp.lock says; %mcp pins export writes that
+    --lazy         start it at its first call, where its tools are known from before
+    --no-wait      return at once; %mcp shows how it goes"""
+
+_VARIABLE = re.compile(r"[^=\s\0]+")
+_OF_ONE = ("--env", "--header", "--cwd", "--transport")
+"""Options that say something of one server, which has to be named."""
+_DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
+
+
+def _load(request: Request) -> None:
+    asked = _asked(request)
+    definitions = [_changed(request, one) for one in asked.definitions]
+    originals = {one.name: one for one, changed in zip(asked.definitions, definitions, strict=True) if changed != one}
+    named = asked.named
+    if not request.line.silent:
+        for line in asked.notices:
+            say(line)
+    host = request.mcp._host
+    waiter = Waiter()
+    wait = not request.parsed.has("--no-wait")
+    display = LoadDisplay(request.ip, host, [definition.name for definition in definitions], quiet=request.is_quiet)
+    unsubscribe = host.events.subscribe(lambda event: waiter.put(partial(display.update, event)))
+    failed = None
+    try:
+        is_trusted = request.parsed.has("--trust")
+        loading = host.load(
+            definitions,
+            wait=wait,
+            trusted=is_trusted,
+            again=asked.again,
+            lock=read_lock(host.folder) if request.parsed.has("--locked") else None,
+            originals=originals,
+        )
+        host.loop.run(loading, waiter)
+        failed = next((name for name in named if wait and host.sessions[name].error is not None), None)
+    finally:
+        unsubscribe()
+        display.finish(failed)
+    if failed is not None:
+        host.sessions[failed].require()
+
+
+def _asked(request: Request) -> Asked:
+    command = request.line.command
+    names = request.names
+    if command is not None:
+        if not command:
+            raise LineError("there is no command after --", request.words[-1].end if request.words else 0)
+        if len(names) > 1:
+            raise LineError(f"one name before --, not {len(names)}", request.words[1].start)
+        argv = request.line.argv
+        name = names[0] if names else _name_of(argv)
+        typed = ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:]))
+        return Asked([typed], [name])
+    body = next((word for word in request.parsed.names if word.is_body), None)
+    if body is not None:
+        raise LineError("mcp.load({…}) takes definitions, and %mcp config add NAME {…} keeps one", body.start)
+    if any("://" in name for name in names):
+        remote = _remote(request)
+        return Asked([remote], [remote.name])
+    alone = next((option for option in _OF_ONE if request.parsed.has(option)), None)
+    if alone is not None and not names:
+        word = next(word for word in request.words if (word.key or word.text) == alone)
+        raise LineError(f"{alone} of which server? usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
+    return gather(names, request.mcp._host)
+
+
+def _remote(request: Request) -> ServerDefinition:
+    """`[NAME] URL`."""
+    names = request.names
+    position = next(index for index, name in enumerate(names) if "://" in name)
+    if position > 1 or len(names) > position + 1:
+        surplus = request.parsed.names[0 if position > 1 else position + 1]
+        raise LineError(f"{surplus.raw} is one too many; usage: %mcp load [NAME] URL", surplus.start)
+    return url_definition(names[position], names[0] if position else None)
+
+
+def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition:
+    """With what the line's options say instead."""
+    parsed = request.parsed
+    changes: dict[str, Any] = {}
+    if parsed.has("--env"):
+        given = variables(parsed.texts("--env"))
+        if definition.source.scope != "cell":  # what is typed is meant as it stands
+            given = {name: value.replace("${", "$${") for name, value in given.items()}
+        changes["env"] = {**definition.env, **given}
+    if parsed.has("--cwd"):
+        changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
+    if parsed.has("--read-only"):
+        changes["read_only"] = True
+    if parsed.has("--era"):
+        changes["era"] = parsed.text("--era")
+    if parsed.has("--lazy"):
+        changes["lazy"] = True
+    if parsed.has("--header"):
+        changes["headers"] = {**definition.headers, **headers(parsed.texts("--header"))}
+    if parsed.has("--transport"):
+        changes["transport"] = parsed.text("--transport")
+    for option in ("--header", "--transport"):
+        if parsed.has(option) and definition.url is None:
+            raise McpError(f"{option}: {definition.name} is no remote server", hint="%mcp load [NAME] URL")
+    start_timeout = parsed.number("--start-timeout")
+    if start_timeout is not None:
+        changes["start_timeout"] = start_timeout
+    timeout = parsed.number("--timeout")
+    if timeout is not None:
+        changes["timeout"] = timeout
+        changes["max_timeout"] = max(timeout, definition.max_timeout)
+    return definition.replace(**changes) if changes else definition
+
+
+def variables(texts: Sequence[str], own: Callable[[str], str] = os.environ.__getitem__) -> dict[str, str]:
+    """What `--env K=V` and `--env K` say.
+
+    Args:
+        texts: The options' values.
+        own: What stands for this kernel's own variable.
+
+    Raises:
+        McpError: One has no name, or this kernel has no such variable.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        name, has_value, value = text.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            raise McpError(f"--env {text}: {name!r} is no name of a variable", hint="write --env NAME=VALUE")
+        if not has_value:
+            if name not in os.environ:
+                raise McpError(f"--env {name}: this kernel has no variable {name}", hint=f"give it: --env {name}=VALUE")
+            value = own(name)
+        given[name] = value
+    return given
+
+
+def headers(texts: Sequence[str]) -> dict[str, str]:
+    """What `--header 'Name: value'` says.
+
+    Raises:
+        McpError: One has no name or value.
+        ConfigError: One is no header that can be sent.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon:
+            raise McpError(f"--header {name}: no value", hint="write --header 'Name: value'")
+        given[name.strip()] = value.strip()
+    checked_headers(given)
+    return given
+
+
+def _name_of(argv: Sequence[str]) -> str:
+    """A name for a server that was given none: `npx -y @scope/server-time` is `time`."""
+    words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
+    program = re.split(r"[/\\]", words[0])[-1] if words else "server"
+    if program in RUNNERS and len(words) > 1:
+        program = re.split(r"[/\\]", words[1])[-1]
+    program = re.split(r"(?<=.)[@=<>~!\[]", program)[0]
+    program = re.sub(r"\.(py|js|mjs|cjs|exe|cmd)$", "", program)
+    return identifier(_DECORATION.sub("", program) or program)
+
+
+_LOAD_COMMANDS = {
+    "load": Command(
+        Syntax(
+            "load [NAME…] | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…",
+            (
+                Option("--header", "'Name: value'", repeats=True),
+                Option("--transport", "http|sse", choices=("http", "sse")),
+                Option("--env", "K=V", repeats=True),
+                Option("--cwd", "D", takes="folder"),
+                Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
+                Option("--timeout", "S", number=True),
+                Option("--start-timeout", "S", number=True),
+                Option("--lazy"),
+                Option("--trust"),
+                Option("--read-only"),
+                Option("--locked"),
+                Option("--no-wait"),
+            ),
+            takes=("loadable",),
+        ),
+        _LOAD_HELP,
+        _load,
+        takes_command=True,
+    )
+}
+
+
+def _on_servers(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], Servers | None]:
+    def run(request: Request) -> Servers | None:
+        names = list(request.mcp) if request.parsed.has("--all") else request.names
+        act(request.mcp, names)
+        return None if request.is_quiet else request.mcp.servers
+
+    return run
+
+
+def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], Servers | None]:
+    def run(request: Request) -> Servers | None:
+        act(request.mcp, request.names)
+        if request.is_quiet:
+            return None
+        tools = [name for name in request.names if not request.mcp._servers_of(name)]
+        if tools:
+            print(one_line(f"{request.word}d: {', '.join(tools)}"))  # noqa: T201 - the command's answer
+        return request.mcp.servers if len(tools) < len(request.names) else None
+
+    return run
+
+
+def _servers(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
+    syntax = Syntax(f"{word} NAME… | --all", (Option("--all"),), instead="--all", takes=("server",))
+    return Command(syntax, f"{summary}\n\n    %mcp {word} fs git\n    %mcp {word} --all", _on_servers(act))
+
+
+def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
+    syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1, takes=("tool",))
+    text = f"{summary}\n\n    %mcp {word} fs            the whole server\n    %mcp {word} fs.write_*    tools, by glob"
+    return Command(syntax, text, _on_patterns(act))
+
+
+_LIFECYCLE_COMMANDS = {
+    "start": _servers("start", "Start servers that were stopped or have failed.", lambda mcp, names: mcp.start(*names)),
+    "stop": _servers("stop", "Stop servers; %mcp start NAME brings them back.", lambda mcp, names: mcp.stop(*names)),
+    "restart": _servers("restart", "Stop servers and start them again.", lambda mcp, names: mcp.restart(*names)),
+    "unload": _servers("unload", "Stop servers and forget them.", lambda mcp, names: mcp.unload(*names)),
+    "disable": _patterns(
+        "disable", "Switch off servers (they are stopped) or single tools.", lambda mcp, names: mcp.disable(*names)
+    ),
+    "enable": _patterns("enable", "Switch on what was switched off.", lambda mcp, names: mcp.enable(*names)),
+}
+
+
+_LOGS_HELP = """Show the last log lines of a server, or of all.
+
+    %mcp logs             the last 50 lines of all servers
+    %mcp logs fs -n 20    the last 20 lines of one
+
+A line's source is stderr (what the server writes there), server (its log messages) or host (ipymcp's own)."""
+
+
+def _logs(request: Request) -> Table:
+    number = request.parsed.number("-n")
+    count = 50 if number is None else int(number)
+    if request.names:
+        return request.mcp.servers[request.names[0]].logs(count)
+    lines = [(line, name) for name, session in request.mcp._host.sessions.items() for line in session.log.tail(count)]
+    lines.sort(key=lambda pair: pair[0].time)
+    rows = [
+        (time.strftime("%H:%M:%S", time.localtime(line.time)), name, line.source, line.level, line.text)
+        for line, name in lines[-count:]
+    ]
+    note = "" if rows else "nothing is logged yet"
+    return Table(("time", "server", "source", "level", "text"), rows, title="MCP logs", note=note)
+
+
+_LOGS_SYNTAX = Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1, takes=("server",))
+_LOGS_COMMANDS = {"logs": Command(_LOGS_SYNTAX, _LOGS_HELP, _logs)}
+
+
+_PANEL_HELP = """Show the panel: servers, tools with forms, calls and logs.
+
+    %mcp panel          all servers
+    %mcp panel fs       the card of one; mcp.servers["fs"] shows the same
+
+%config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" only look. Under
+Voilà it is "run" unless you say otherwise. A saved notebook keeps a table of the servers."""
+
+
+def _panel(request: Request) -> None:
+    from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
+
+    from ipymcp.notebook.display import card, panel
+
+    names = request.names
+    extension = request.extension
+    shown, metadata = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
+    display(shown, metadata=metadata, raw=True)
+
+
+_PANEL_COMMANDS = {"panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _PANEL_HELP, _panel)}
+
+
+COMMANDS = {**_LOAD_COMMANDS, **_LIFECYCLE_COMMANDS, **_LOGS_COMMANDS, **_PANEL_COMMANDS}

@@ -1,0 +1,90 @@
+"""Messages of the panel's protocol: how one is read and written."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, TypeAlias
+
+from ipymcp.errors import McpError
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.storage.kernel_socket import VERSION
+
+__all__ = [
+    "VERSION",
+    "Malformed",
+    "Message",
+    "finite",
+    "is_hello",
+    "ready",
+    "sound",
+    "text",
+    "texts",
+]
+
+Message: TypeAlias = dict[str, Any]
+_LONGEST: Final = 10_000
+"""Characters of a name or an address."""
+_MOST: Final = 1_000
+
+
+class Malformed(McpError):
+    """A view said what cannot be understood."""
+
+
+def is_hello(message: object) -> bool:
+    """Whether a view begins a conversation."""
+    return is_object(message) and message.get("kind") == "hello"
+
+
+def text(message: Message, key: str) -> str:
+    """A field that must be a text.
+
+    Raises:
+        Malformed: It is none.
+    """
+    value = message.get(key)
+    if not isinstance(value, str) or not value or len(value) > _LONGEST:
+        raise Malformed(f"{message.get('do')!r} needs {key!r}, a text")
+    return value
+
+
+def texts(message: Message, key: str) -> list[str]:
+    """A field that must be a list of texts.
+
+    Raises:
+        Malformed: It is none.
+    """
+    value = message.get(key)
+    if not is_array(value) or len(value) > _MOST or not all(isinstance(one, str) for one in value):
+        raise Malformed(f"{message.get('do')!r} needs {key!r}, a list of texts")
+    return value
+
+
+def ready(message: Message) -> tuple[Message, bytes]:
+    """A message that strict JSON can say, and that as one line."""
+    try:
+        return message, _dumped(message)
+    except ValueError:
+        mended = sound(message)
+        return mended, _dumped(mended)
+
+
+def _dumped(message: Message) -> bytes:
+    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def sound(value: Any) -> Any:
+    """Strict JSON of what servers sent: no NaN, no half of a surrogate pair."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_object(value):
+        return {sound(key): sound(item) for key, item in value.items()}
+    return [sound(item) for item in value] if is_array(value) else value
+
+
+def finite(number: float | None) -> float | None:
+    """A number that JSON can say, or None."""
+    return number if number is not None and math.isfinite(number) else None

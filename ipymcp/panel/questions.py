@@ -1,0 +1,468 @@
+"""Questions to the user in the panel, their answers, and the line that a notebook keeps of them.
+
+A question blocks a thread of its own until a view answers it, the last view that could is gone, or it is withdrawn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ipymcp.errors import UnknownName
+from ipymcp.interaction.forms import CannotDraw, read_form
+from ipymcp.interaction.questions import CANCELLED, DECISIONS, Answer, TrustAnswer, domain
+from ipymcp.masking import looks_secret, masks
+from ipymcp.panel.messages import Malformed, sound, texts
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.schema.tool_schema import ToolSchema
+from ipymcp.text import one_line, unmasked_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    from ipymcp.interaction.questions import (
+        ApprovalAnswer,
+        ApprovalQuestion,
+        FormQuestion,
+        LoginQuestion,
+        QuestionKind,
+        Redirected,
+        TrustQuestion,
+        UrlQuestion,
+    )
+    from ipymcp.panel.cell_form import WaitingLine
+    from ipymcp.panel.commands import Permissions
+    from ipymcp.panel.messages import Message
+    from ipymcp.panel.panel import Panel
+    from ipymcp.runtime.interrupts import Place
+    from ipymcp.runtime.question_routing import Asking
+
+__all__ = [
+    "PanelQuestions",
+    "Wrong",
+    "action_of",
+    "approve",
+    "approved",
+    "fill",
+    "filled",
+    "login",
+    "trust",
+    "trusted",
+    "visit",
+]
+
+
+_NOTHING: Final = DECISIONS[None]
+_MAX_SUMMARY_CHARACTERS: Final = 300
+_HIDDEN: Final = "••••"
+_ACTION_WORDS: Final = {"accept": "agreed", "decline": "declined", "cancel": _NOTHING}
+
+
+def fill(question: FormQuestion, answer: Answer) -> str:
+    """A server wanted some values."""
+    told = _ACTION_WORDS[answer.action]
+    if answer.action == "accept":
+        properties = question.schema.get("properties")
+        fields = properties if is_object(properties) else {}
+        given = answer.content or {}
+        told = ", ".join(f"{name} = {_value(name, fields.get(name), value)}" for name, value in given.items())
+    return _line(f"{_asker(question)} asked: {question.message}", told or "answered")
+
+
+def visit(question: UrlQuestion, answer: Answer) -> str:
+    """A server wanted an address visited."""
+    return _line(f"{_asker(question)} asked you to visit {domain(question.url)}", _ACTION_WORDS[answer.action])
+
+
+def login(question: LoginQuestion, answer: str | None) -> str:
+    """A server wanted a login. The address that the user may have given holds a secret."""
+    asked = f"{question.server} wanted you to log in at {question.domain}"
+    return _line(asked, "not logged in" if answer is None else "logged in")
+
+
+def trust(question: TrustQuestion, answer: TrustAnswer | None) -> str:
+    """Which servers may run?"""
+    agreed = answer.servers if answer is not None else frozenset[str]()
+    refused = [one.name for one in question.candidates if one.name not in agreed]
+    parts = [f"yes: {', '.join(sorted(agreed))}"] if agreed else []
+    parts += [f"no: {', '.join(refused)}"] if refused else []
+    return _line(f"May servers of {question.file} run?", _NOTHING if answer is None else " · ".join(parts))
+
+
+def approve(question: ApprovalQuestion, answer: ApprovalAnswer | None) -> str:
+    """May calls be made?"""
+    calls = ", ".join(dict.fromkeys(f"{one.server}.{one.tool}" for one in question.calls))
+    return _line(f"May {calls} be called?", DECISIONS[answer])
+
+
+def _asker(question: FormQuestion | UrlQuestion) -> str:
+    return f"{question.server}.{question.tool}" if question.tool else question.server
+
+
+def _value(name: str, schema: Any, value: Any) -> str:
+    is_password = is_object(schema) and schema.get("format") == "password"
+    return _HIDDEN if is_password or looks_secret(name) else json.dumps(value, ensure_ascii=False)
+
+
+def _line(asked: str, answered: str) -> str:
+    return f"{_shortened(asked)} · {_shortened(answered)}"
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(visible(sound(masks.head(text, 2 * _MAX_SUMMARY_CHARACTERS))).split())
+    return line if len(line) <= _MAX_SUMMARY_CHARACTERS else f"{line[:_MAX_SUMMARY_CHARACTERS]}…"
+
+
+Action: TypeAlias = Literal["accept", "decline", "cancel"]
+_ACTIONS: Final[tuple[Action, ...]] = ("accept", "decline", "cancel")
+
+
+class Wrong(Struct, frozen=True):
+    """What the user is to mend; the question stays open."""
+
+    errors: list[Message]
+
+
+def action_of(message: Message) -> Action:
+    """What the user does with a form or an address.
+
+    Raises:
+        Malformed: It does not say.
+    """
+    for action in _ACTIONS:
+        if message.get("action") == action:
+            return action
+    raise Malformed("an answer's 'action' is accept, decline or cancel")
+
+
+def filled(message: Message, schema: ToolSchema) -> Answer | Wrong:
+    """The answer to a form. Raises as `action_of`."""
+    action = action_of(message)
+    if action != "accept":
+        return Answer(action)
+    content = message.get("content", {})
+    if not is_object(content):
+        raise Malformed("an answer's 'content' is an object")
+    complaints = schema.complaints(content)
+    if complaints:
+        return Wrong([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
+    wrong = _wrong_formats(schema, content)
+    if wrong:
+        return Wrong(wrong)
+    for each in schema.parameters:
+        if is_object(each.schema) and each.schema.get("format") == "password":
+            masks.add(str(content.get(each.name, "")))
+    return Answer("accept", schema.check(content))
+
+
+def _wrong_formats(schema: ToolSchema, content: Message) -> list[Message]:
+    """The values of a form that are no email address, date and so on where one is asked for, as at a prompt."""
+    try:
+        fields = read_form(schema.tree.root)
+    except CannotDraw:  # no form of MCP: its values are judged by the schema alone
+        return []
+    found = [(field, field.problem(content.get(field.name))) for field in fields]
+    return [{"path": [field.name], "message": problem} for field, problem in found if problem is not None]
+
+
+def trusted(
+    message: Message, names: frozenset[str], agreed: frozenset[str], wanted: frozenset[tuple[str, str]]
+) -> TrustAnswer:
+    """What may run.
+
+    Args:
+        message: The view's.
+        names: The servers that were asked about.
+        agreed: Those of them that may run already.
+        wanted: The secrets that they want.
+
+    Raises:
+        Malformed: It is no answer.
+    """
+    servers = frozenset(texts(message, "servers")) & names | agreed
+    pairs = message.get("secrets", [])
+    if not is_array(pairs) or not all(is_array(pair) and len(pair) == 2 for pair in pairs):
+        raise Malformed("an answer's 'secrets' is a list of pairs")
+    given = frozenset((str(server), str(secret)) for server, secret in pairs)
+    return TrustAnswer(servers, frozenset(pair for pair in given & wanted if pair[0] in servers))
+
+
+def approved(message: Message, answers: Sequence[ApprovalAnswer]) -> ApprovalAnswer:
+    """Whether calls may be made. Raises `Malformed` where that is none of the answers there are."""
+    for answer in answers:
+        if message.get("answer") == answer:
+            return answer
+    raise Malformed(f"an answer is one of {', '.join(answers)}")
+
+
+if TYPE_CHECKING:
+    Reader: TypeAlias = Callable[[Message, Permissions], Any]
+
+
+_LONGEST: Final = 4_000
+_LOOK: Final = 0.3
+"""Seconds between two looks whether a browser has come back."""
+_PASTE: Final = {
+    "type": "object",
+    "properties": {"address": {"type": "string", "title": "The address the browser ended at", "minLength": 1}},
+    "required": ["address"],
+}
+
+
+class _Open(Struct, eq=False):
+    """A question that is asked now."""
+
+    row: Message
+    read: Reader
+    """Makes the answer of a message, or raises `Malformed`; gives `Wrong` where the user is to mend it."""
+    outcome: Future[Any]
+
+
+class PanelQuestions:
+    """The questions that views of a panel are asked.
+
+    Args:
+        panel: Which.
+    """
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self._numbers = itertools.count(1)
+        self._open: dict[str, _Open] = {}
+        """By id. Whoever pops one owns its outcome."""
+
+    def can_ask(self, kind: QuestionKind) -> bool:
+        """Whether a view would show such a question, and may answer it."""
+        return any(view.can_answer(kind) for view in [*self._panel.views])
+
+    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
+        """Whether a view may answer such questions, and its answer comes through while the user waits in that place."""
+        is_own = any(call is subject for call in [*self._panel.calls.values()])
+        running = place is not None and not is_own
+        blocked = running and place is not None and place.is_blocked
+        carriers = [view.carrier for view in [*self._panel.views] if view.can_answer(kind)]
+        return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
+
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
+        """Ask a question; where a cell waits for it, it says so."""
+        return _Asking(self, kind, rests, place)
+
+    def wait_in(self, place: Place | None) -> WaitingLine | None:
+        """Say in a cell that it waits for an answer in the panel."""
+        wait = self._panel.surroundings.wait_for_panel
+        return wait(place) if wait is not None and place is not None else None
+
+    def answered(self, question: str, message: Message, permissions: Permissions) -> Any:
+        """A view answers, on the background loop.
+
+        Args:
+            question: The id of the question.
+            message: The view's.
+            permissions: Of the view.
+
+        Raises:
+            PolicyError: The view may not give this answer.
+            UnknownName: That is not asked now.
+            Malformed: It is no answer.
+        """
+        asked = self._open.get(question)
+        if asked is None:
+            raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
+        permissions.check_answer(asked.row["kind"])
+        answer = asked.read(message, permissions)
+        if isinstance(answer, Wrong):
+            return {"errors": answer.errors}
+        self.close(asked, answer)
+        return None
+
+    def drop_unanswerable(self) -> None:
+        """Views have gone, or may do less: what none of those that are left may answer is answered by nobody."""
+        for asked in [*self._open.values()]:
+            if not self.can_ask(asked.row["kind"]):
+                self.close(asked, None)
+
+    def put(self, row: Message, read: Reader) -> _Open:
+        """Show a question; from any thread."""
+        asked = _Open({**row, "id": f"q{next(self._numbers)}"}, read, Future())
+        self._open[asked.row["id"]] = asked
+        self._panel.host.loop.call(self._show, asked)
+        return asked
+
+    def close(self, asked: _Open, answer: Any) -> None:
+        """It is answered, or withdrawn by None; from any thread."""
+        if self._open.pop(asked.row["id"], None) is not None:
+            asked.outcome.set_result(answer)
+            loop, withdraw = self._panel.host.loop, self._panel.shown.withdraw
+            if loop.is_running:
+                loop.call(withdraw, asked.row["id"])
+            else:  # it is just being stopped, and must not start anew
+                withdraw(asked.row["id"])
+
+    def _show(self, asked: _Open) -> None:
+        if not asked.outcome.done():
+            self._panel.shown.ask(asked.row)
+
+
+class _Asking:
+    """Asks one question. Each method blocks its thread.
+
+    Args:
+        questions: Where it is shown.
+        kind: What it is about.
+        rests: Called once it only waits for a browser.
+        place: Where the user waits for it.
+    """
+
+    def __init__(
+        self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object], place: Place | None
+    ) -> None:
+        self._questions = questions
+        self._kind: QuestionKind = kind
+        self._rests = rests
+        self._place = place
+        self._waiting: WaitingLine | None = None
+        self._asked: _Open | None = None
+        self._is_withdrawn = False
+
+    def can_ask(self) -> bool:
+        """Whether a view would show it."""
+        return self._questions.can_ask(self._kind)
+
+    def withdraw(self) -> None:
+        """Nobody wants to know any more; from any thread."""
+        self._is_withdrawn = True  # before it looks what is asked: what is put after that looks here
+        if self._waiting is not None:
+            self._waiting.remove()
+        if self._asked is not None:
+            self._questions.close(self._asked, None)
+
+    def fill(self, question: FormQuestion) -> Answer:
+        """Have a form filled in a view."""
+        row = {"type": "fill", "title": f"{_asker(question)} asks", "message": question.message}
+        row |= {"schema": dict(question.schema)}
+        schema = ToolSchema(question.schema, server=question.server, tool=question.tool or "")
+        return self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
+
+    def visit(self, question: UrlQuestion) -> Answer:
+        """Have an address visited."""
+        row = {"type": "visit", "title": f"{_asker(question)} asks you to visit an address"}
+        row |= {"message": question.message, "url": question.url, "domain": domain(question.url)}
+        return self._ask(question.server, row, lambda message, _: Answer(action_of(message)), CANCELLED)
+
+    def login(self, question: LoginQuestion) -> str | None:
+        """Have the user log in; wait for the browser, which may come before the user says so, or for the address."""
+        title = f"{question.server} wants you to log in"
+        may = f"\n\nIt may then: {', '.join(question.scopes)}" if question.scopes else ""
+        parties = f"{question.parties[0].upper()}{question.parties[1:]}."
+        row = {
+            "type": "visit",
+            "title": title,
+            "message": f"{parties}{may}",
+            "url": question.url,
+            "domain": question.domain,
+        }
+        visited = self._put(question.server, row, _action)
+        if not self._is_agreed(visited, question.redirected):
+            return None
+        if question.redirected is None:
+            return self._pasted(question, title)
+        row = {"type": "wait", "title": title, "message": "Waiting for your browser to come back."}
+        waiting = self._put(question.server, row, _action)
+        self._rests()
+        return "" if self._is_agreed(waiting, question.redirected) else None
+
+    def _pasted(self, question: LoginQuestion, title: str) -> str | None:
+        """The address that the browser ended at, asked for until it is one that can be."""
+        message = "Log in, then paste the address here."
+        schema = ToolSchema(_PASTE, server=question.server, tool="")
+        while True:
+            row = {"type": "fill", "title": title, "message": message, "schema": _PASTE}
+            pasted = self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
+            if not pasted.content:
+                return None
+            address = str(pasted.content["address"])
+            if not (slip := question.slip(address)):
+                return address
+            message = f"{slip[0].upper()}{slip[1:]}. Paste the whole address that the browser ended at."
+
+    def _is_agreed(self, asked: _Open, redirected: Redirected | None) -> bool:
+        """Whether the user agrees; a browser that comes back says so as well."""
+        while redirected is not None and not asked.outcome.done():
+            if redirected.wait(_LOOK):
+                self._questions.close(asked, "accept")
+        return asked.outcome.result() == "accept"
+
+    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
+        """Have the user look at servers and say which may run."""
+        candidates = question.candidates
+        line = unmasked_line if question.is_strangers else one_line
+        shown = [
+            {
+                "name": one.name,
+                "lines": [line(text) for text in one.lines],
+                "dangers": [line(danger) for danger in one.dangers],
+                "secrets": [*one.secrets],
+            }
+            for one in candidates
+        ]
+        row = {"type": "trust", "title": "May these servers run?", "candidates": shown}
+        left = f" {question.left_out}." if question.left_out else ""
+        row |= {"message": f"{question.file} {question.why}. They would run with your rights.{left}"}
+        agreed = frozenset(one.name for one in candidates if one.is_agreed)
+        wanted = frozenset((one.name, secret) for one in candidates for secret in one.secrets)
+        names = frozenset(one.name for one in candidates)
+        return self._ask("", row, lambda message, _: trusted(message, names, agreed, wanted), None)
+
+    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
+        """Have the user say whether calls may be made."""
+        shown: list[Message] = [
+            {
+                "server": one.server,
+                "tool": one.tool,
+                "arguments": masks.json(types.loads(one.arguments)) if one.arguments else {},
+                "caller": one.caller,
+                "why": visible(one.why),
+                "hints": visible(one.hints),
+                "code": visible(one.code),
+            }
+            for one in question.calls
+        ]
+        several = len(shown) > 1
+        title = f"May these {len(shown)} calls be made?" if several else "May this call be made?"
+        row = {"type": "approve", "title": title, "message": "", "calls": shown, "answers": [*question.answers]}
+        row |= {"card": question.card} if question.card else {}
+
+        def read(message: Message, permissions: Permissions) -> ApprovalAnswer:
+            return approved(message, permissions.answers(question.answers))
+
+        return self._ask(question.calls[0].server, row, read, None)
+
+    def _ask(self, server: str, row: Message, read: Reader, otherwise: Any) -> Any:
+        answer = self._put(server, row, read).outcome.result()
+        return otherwise if answer is None else answer
+
+    def _put(self, server: str, row: Message, read: Reader) -> _Open:
+        shown = {
+            "title": visible(row["title"]),
+            "message": visible(row["message"][:_LONGEST]),
+            "server": server,
+            "kind": self._kind,
+        }
+        if self._waiting is None and "card" not in row:
+            self._waiting = self._questions.wait_in(self._place)
+        asked = self._asked = self._questions.put(row | shown, read)
+        if self._is_withdrawn:
+            if self._waiting is not None:
+                self._waiting.remove()
+            self._questions.close(asked, None)
+        return asked
+
+
+def _action(message: Message, _: Permissions) -> str:
+    return action_of(message)

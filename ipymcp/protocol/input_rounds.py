@@ -1,0 +1,291 @@
+"""Requests that need more than one round: input rounds, and calls that are repeated with other headers.
+
+Every answer passes here, megabytes too: what is looked for first are a few bytes.
+
+Source: MCP 2026-07-28, basic (resultType).
+
+The server answers with `input_required`: what it asks for is gathered, and the question is sent again, under a new id
+and with the answers. For whoever asked it stays one question: one slot, whose id is that of the last request.
+
+Source: MCP 2026-07-28, patterns/mrtr and transports/streamable-http (HeaderMismatch).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from msgspec import Raw, Struct
+
+from ipymcp.errors import CallError, McpError, RpcError
+from ipymcp.protocol import types
+from ipymcp.protocol.jsonrpc import Retry, rpc_error
+from ipymcp.protocol.server_requests import ROUND_METHODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from ipymcp.protocol.jsonrpc import Background, Slot
+    from ipymcp.protocol.server_requests import Answers
+
+__all__ = ["Asker", "Continuations", "MAX_ROUNDS", "Rounds"]
+
+
+_LARGE = 1 << 20
+_COMPLETE = re.compile(rb'"resultType"\s*:\s*"complete"')
+_ENDS = 1000
+_TOOL_ERROR = (b'"isError":true', b'"isError": true')
+
+
+class Continuations:
+    """Who goes on with which answer. Belongs to the loop."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, Callable[[Slot, Raw], None]] = {}
+        self._errors: dict[int, Callable[[Slot, RpcError], bool]] = {}
+        self._tool_error: Callable[[Slot, Raw], bool] | None = None
+        self._words: tuple[bytes, ...] = ()
+
+    def on_result(self, result_type: str, handler: Callable[[Slot, Raw], None]) -> None:
+        """Have answers of this `resultType` go to `handler`, which owns the slot: it fails or renews it."""
+        self._results[result_type] = handler
+        self._words = (*self._words, types.encode(result_type))
+
+    def on_error(self, code: int, handler: Callable[[Slot, RpcError], bool]) -> None:
+        """Have errors of this code go to `handler`, which returns whether it failed or renewed the slot."""
+        self._errors[code] = handler
+
+    def on_tool_error(self, handler: Callable[[Slot, Raw], bool]) -> None:
+        """Have tools' own errors go to `handler`, which returns whether it failed or renewed the slot."""
+        self._tool_error = handler
+        self._words = (*self._words, *_TOOL_ERROR)
+
+    def has_none(self, line: bytes | bytearray) -> bool:
+        """Whether a result is certainly of no type that somebody goes on with; from any thread."""
+        return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
+
+    def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+        """Look at one answer; see `Intercept`."""
+        if len(error):
+            return self.remedy(slot, rpc_error(error))
+        if self.has_none(line):
+            return False
+        try:
+            answer = types.decode(result, _Answer)
+        except ValueError:
+            return False
+        if answer.isError and self._tool_error is not None:
+            return self._tool_error(slot, result)
+        handler = self._results.get(answer.resultType)
+        if handler is None:
+            return False
+        handler(slot, result)
+        return True
+
+    def remedy(self, slot: Slot, error: RpcError) -> bool:
+        """Look at one refusal; true where it is dealt with."""
+        handler = self._errors.get(error.code)
+        return handler is not None and handler(slot, error)
+
+
+class _Answer(Struct):
+    resultType: str = "complete"
+    isError: bool = False
+
+
+def _is_plainly_complete(line: bytes | bytearray) -> bool:
+    """Whether a large answer says so where writers put it: first or last."""
+    return len(line) > _LARGE and any(_COMPLETE.search(end) for end in (line[:_ENDS], line[-_ENDS:]))
+
+
+MAX_ROUNDS = 10
+_ITS_FAULT = "a fault of the server"
+
+
+class Asker(Protocol):
+    """Whose questions they are: the client."""
+
+    def renew(self, slot: Slot) -> bool:
+        """Give the question a new id; false if nobody waits for it any more."""
+        ...
+
+    def send_again(self, slot: Slot, extra: bytes) -> bool:
+        """Send the question under its new id, with further members of its params; false if nobody waits for it."""
+        ...
+
+    def fail(self, slot: Slot, error: McpError) -> None:
+        """End it."""
+        ...
+
+    def call_off(self, slot: Slot, reason: str) -> None:
+        """Tell the server that nobody waits for its last request any more."""
+        ...
+
+
+class Rounds:
+    """Sends questions again. Belongs to the loop, but for `withdraw`.
+
+    Args:
+        asker: The client.
+        answers: What servers ask for.
+        background: Where it is gathered.
+    """
+
+    def __init__(self, asker: Asker, answers: Answers, background: Background) -> None:
+        self._asker = asker
+        self._answers = answers
+        self._background = background
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, slot: Slot, result: Raw) -> None:
+        """Act on an answer whose `resultType` is `input_required`."""
+        retry = _retry_of(slot)
+        retry.rounds += 1
+        try:
+            if slot.method not in ROUND_METHODS:
+                raise CallError(f"the server asks for input to answer {slot.method}", hint=_ITS_FAULT)
+            required = _read(result)
+            if retry.rounds > MAX_ROUNDS:
+                hint = f"{_ITS_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
+                raise CallError(f"the server asked for input {MAX_ROUNDS} times and still wants more", hint=hint)
+            requests = self._check(required.inputRequests or {})
+        except CallError as error:
+            self._asker.fail(slot, error)
+            return
+        self.again(slot, self._gather(slot, requests, required.requestState))
+
+    def again(self, slot: Slot, prepare: Coroutine[Any, Any, bytes]) -> None:
+        """Send a question again once `prepare` has made the further members of its params."""
+        retry = _retry_of(slot)
+        if self._asker.renew(slot):
+            retry.work = self._background.spawn(self._send(slot, retry, prepare), f"ipymcp-round-{slot.id}")
+        else:
+            prepare.close()
+
+    def mend(self, slot: Slot, prepare: Coroutine[Any, Any, bytes]) -> bool:
+        """As `again`, but once only for each question; false if that was tried."""
+        retry = _retry_of(slot)
+        if retry.headers_renewed:
+            prepare.close()
+            return False
+        retry.headers_renewed = True
+        self.again(slot, prepare)
+        return True
+
+    def withdraw(self, slot: Slot, reason: str) -> None:
+        """Nobody waits for it any more; from any thread. The wire's order is the loop's affair."""
+        self.on_loop(self._withdraw, slot, reason)
+
+    def on_loop(self, function: Callable[[Slot, str], None], slot: Slot, text: str) -> None:
+        """Have something done for a slot on the loop, soon; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and the connection with it
+            self._loop.call_soon_threadsafe(function, slot, text)
+
+    def _withdraw(self, slot: Slot, reason: str) -> None:
+        assert slot.retry is not None
+        if slot.retry.work is None:
+            self._asker.call_off(slot, reason)
+        else:
+            slot.retry.work.cancel()
+
+    async def _send(self, slot: Slot, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
+        try:
+            if self._asker.send_again(slot, await prepare):
+                retry.work = None
+        except McpError as error:
+            self._asker.fail(slot, error)
+        except Exception as error:  # a fault of ours: nobody may wait for ever
+            self._asker.fail(slot, CallError(f"failed by a fault of ipymcp: {error!r}"))
+            raise
+
+    async def answers_to(self, slot: Slot, requests: Mapping[str, Raw]) -> dict[str, Raw]:
+        """The answers to what a server asks for, by key.
+
+        Raises:
+            CallError: It asks for what it may not have, or does not get.
+        """
+        return await self._answer(slot, self._check(requests))
+
+    def _check(self, requests: Mapping[str, Raw]) -> list[_Request]:
+        """All that is asked for, or nothing: a question is not half answered."""
+        checked: list[_Request] = []
+        for key, raw in requests.items():
+            try:
+                request = types.decode(raw, _InputRequest)
+            except ValueError as error:
+                raise CallError(f"the server asks for input that is no request ({error})", hint=_ITS_FAULT) from None
+            try:
+                params = self._answers.check(request.method, request.params)
+            except RpcError as error:
+                what = f"the server asks for input it may not ask for: {error.message}"
+                raise CallError(what, hint=_ITS_FAULT) from None
+            checked.append(_Request(key, request.method, params))
+        return checked
+
+    async def _gather(self, slot: Slot, requests: list[_Request], state: Raw) -> bytes:
+        members: list[bytes] = []
+        if requests:
+            responses = await self._answer(slot, requests)
+            members.append(b'"inputResponses":%s' % types.encode(responses))
+        if len(state):
+            members.append(b'"requestState":%s' % bytes(state))
+        return b",".join(members)
+
+    async def _answer(self, slot: Slot, requests: list[_Request]) -> dict[str, Raw]:
+        try:
+            self._answers.reserve(len(requests))
+        except RpcError as error:
+            raise CallError(f"the server asks for {len(requests)} inputs at once: {error.message}") from None
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._answers.answer(request.method, request.params, slot))
+                    for request in requests
+                ]
+        except* RpcError as errors:
+            error = _first(errors)
+            raise CallError(f"the server asked for input that it does not get: {error.message}") from error
+        finally:
+            self._answers.release(len(requests))
+        return {request.key: task.result() for request, task in zip(requests, tasks, strict=True)}
+
+
+class _InputRequired(Struct):
+    inputRequests: dict[str, Raw] | None = None
+    requestState: Raw = Raw()
+
+
+class _InputRequest(Struct):
+    method: str
+    params: Raw = Raw()
+
+
+class _Request(NamedTuple):
+    key: str
+    method: str
+    params: dict[str, Any]
+
+
+def _read(result: Raw) -> _InputRequired:
+    try:
+        required = types.decode(result, _InputRequired)
+    except ValueError as error:
+        raise CallError(f"the server asks for input in a way MCP does not know ({error})", hint=_ITS_FAULT) from None
+    if required.requestState == Raw(b"null"):
+        required.requestState = Raw()
+    if required.inputRequests is None and not len(required.requestState):
+        raise CallError("the server asks for input and does not say which", hint=_ITS_FAULT)
+    return required
+
+
+def _retry_of(slot: Slot) -> Retry:
+    if slot.retry is None:
+        slot.retry = Retry()
+    return slot.retry
+
+
+def _first(errors: BaseExceptionGroup[RpcError]) -> RpcError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

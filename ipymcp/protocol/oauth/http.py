@@ -1,0 +1,176 @@
+"""The network as logins see it: small JSON documents, and forms that are answered by them.
+
+How bytes travel is somebody else's business (`Fetch`); what may be asked and what is believed is decided here. Every
+answer is bounded, every wait is bounded, and no redirect leaves the origin it came from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import urlencode, urljoin
+
+import msgspec
+
+from ipymcp.errors import AuthError, McpError
+from ipymcp.protocol.eras import HANDSHAKE_VERSIONS
+from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
+from ipymcp.protocol.types import NotJson, is_object, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MAX_BODY", "Fetch", "Found", "Reply", "Web"]
+
+MAX_BODY = 1_048_576
+"""Bytes of the longest answer that is read."""
+
+_PATIENCE = 30.0
+_ASK = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE_VERSIONS[0]}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 3
+_PASSING = frozenset({408, 425, 429})
+
+
+class Fetch(Protocol):
+    """Sends one HTTP request and gives back the answer, whatever its status."""
+
+    async def __call__(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Send one request.
+
+        It follows no redirect, sends no header but these and the protocol's own, keeps no cookies, and reads no more
+        than `MAX_BODY` + 1 bytes of the answer.
+
+        Args:
+            method: `GET` or `POST`.
+            url: Where to.
+            headers: To send.
+            body: To send.
+            reach: The closest zone that may be connected to, judged by the addresses that the host's name resolves to.
+
+        Returns:
+            Status, headers and body.
+
+        Raises:
+            OutOfReach: The address is closer than that.
+            McpError: No answer came; the message says why. An `OSError` will do as well.
+        """
+        ...
+
+
+class Found(NamedTuple):
+    """What lies at an address where metadata might be."""
+
+    document: dict[str, Any] | None
+    trouble: str | None
+    """Why there is none, where it is not simply that nothing is there."""
+
+
+class Reply(NamedTuple):
+    """An endpoint's answer to a form."""
+
+    status: int
+    document: dict[str, Any] | None
+    """None where the answer is no JSON object."""
+
+
+class Web:
+    """Fetches documents and posts forms.
+
+    Args:
+        fetch: How requests travel.
+        loopback: Whether addresses on this machine will do; see `addresses.secure`.
+        vouched: Hosts that the user has configured: wherever they are, they may be connected to.
+
+    What a server names must not be closer to this machine than the server itself is, or its metadata could have this
+    machine call its own neighbours.
+    """
+
+    def __init__(self, fetch: Fetch, *, loopback: bool, vouched: frozenset[str] = frozenset()) -> None:
+        self._fetch = fetch
+        self.loopback = loopback
+        self._vouched = vouched
+        self._reach = Zone.LOCAL if loopback else Zone.PUBLIC
+
+    def answered_from(self, peer: str | None) -> None:
+        """The server has just answered from this IP address."""
+        if peer is not None and not self.loopback:
+            self._reach = zone_of(peer) or Zone.PUBLIC
+
+    async def document(self, url: str, what: str) -> Found:
+        """The JSON object at an address, if there is one.
+
+        Raises:
+            AuthError: The address must not be used, or nobody answers there.
+        """
+        for _ in range(_MOST_REDIRECTS + 1):
+            addresses.secure(url, what, loopback=self.loopback)
+            status, headers, body = await self._send("GET", url, _ASK, b"")
+            if status not in _REDIRECTS:
+                return _found(status, body)
+            target = urljoin(url, next((value for key, value in headers.items() if key.lower() == "location"), ""))
+            if not addresses.same_origin(target, url):
+                return Found(None, f"redirects to another site ({addresses.host(target)})")
+            url = target
+        return Found(None, f"redirects without end ({_MOST_REDIRECTS} were followed)")
+
+    async def post_form(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str], what: str) -> Reply:
+        """Post a form; a redirect is not followed.
+
+        Raises:
+            AuthError: The address must not be used, or nobody answers there.
+        """
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return await self._post(url, urlencode(fields).encode(), {**kind, **headers}, what)
+
+    async def post_json(self, url: str, value: Mapping[str, Any], what: str) -> Reply:
+        """Post a JSON object; a redirect is not followed.
+
+        Raises:
+            AuthError: The address must not be used, or nobody answers there.
+        """
+        return await self._post(url, msgspec.json.encode(value), {"Content-Type": "application/json"}, what)
+
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], what: str) -> Reply:
+        addresses.secure(url, what, loopback=self.loopback)
+        status, _, answer = await self._send("POST", url, {"Accept": "application/json", **headers}, body)
+        return Reply(status, _object(answer))
+
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                reach = Zone.LOCAL if addresses.host(url) in self._vouched else self._reach
+                return await self._fetch(method, url, headers, body, reach=reach)
+        except TimeoutError:
+            reason = f"no answer within {_PATIENCE:g} s"
+        except OutOfReach as error:
+            raise AuthError(f"cannot log in: {error.message}", hint=addresses.THEIR_FAULT) from error
+        except (McpError, OSError) as error:
+            reason = getattr(error, "message", None) or str(error) or type(error).__name__
+        hint = "check the network and the proxy settings, then %mcp start NAME"
+        raise AuthError(f"cannot log in: {addresses.host(url)} cannot be reached ({reason})", hint=hint)
+
+
+def _found(status: int, body: bytes) -> Found:
+    if len(body) > MAX_BODY:
+        return Found(None, f"is larger than {MAX_BODY:,} bytes")
+    if 200 <= status < 300:
+        return Found(_object(body), None)  # a page for people at an unknown path is as good as nothing
+    if 400 <= status < 500 and status not in _PASSING:
+        return Found(None, None)
+    return Found(None, f"was answered with HTTP {status}")
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    if len(body) > MAX_BODY:
+        return None
+    try:
+        value = loads(body)
+    except NotJson:
+        return None
+    return value if is_object(value) else None

@@ -1,0 +1,469 @@
+"""Token requests: client authentication, and the grants from authorization code with PKCE to enterprise login.
+
+Sources: RFC 6749, RFC 7636 (PKCE), RFC 8707 (resource), RFC 9207 (`iss`), RFC 8693 and RFC 7523 (enterprise).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import secrets
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from ipymcp.errors import AuthError
+from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.oauth.discovery import server_urls
+from ipymcp.protocol.oauth.store import Registration, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    from ipymcp.protocol.oauth.discovery import AuthorizationServer
+    from ipymcp.protocol.oauth.http import Reply, Web
+    from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
+
+__all__ = ["Asked", "Granter", "Refused", "as_told", "auth_method", "challenge_of", "refusal", "request", "tokens"]
+
+
+_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_ASSERTION_LIFE = 300
+_LONGEST_TELLING = 200
+
+
+class Refused(AuthError):
+    """The authorization server answered with an OAuth error. For users it is an `AuthError`, and shown as such."""
+
+    def __init__(self, message: str, *, code: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        """Such as `invalid_grant` (RFC 6749 section 5.2)."""
+
+
+def auth_method(settings: OAuthSettings, server: AuthorizationServer, *, has_secret: bool) -> AuthMethod:
+    """How the client proves itself: as configured, else the best that both sides can do."""
+    if settings.token_endpoint_auth_method is not None:
+        return settings.token_endpoint_auth_method
+    if settings.private_key is not None:
+        return "private_key_jwt"
+    offered = server.auth_methods
+    if not has_secret:
+        return "none"
+    if offered is None or "client_secret_basic" in offered:
+        return "client_secret_basic"
+    if "client_secret_post" in offered:
+        return "client_secret_post"
+    return "none" if "none" in offered else "client_secret_basic"
+
+
+async def request(
+    web: Web,
+    server: AuthorizationServer,
+    client: Registration,
+    settings: OAuthSettings,
+    fields: Mapping[str, str],
+) -> dict[str, Any]:
+    """Ask the token endpoint for something.
+
+    Raises:
+        Refused: It answered with an OAuth error.
+        AuthError: It cannot be reached, or its answer is none.
+    """
+    proof, headers = _proof(client, settings, server)
+    reply = await web.post_form(server.token_endpoint, {**fields, **proof}, headers, "the token endpoint")
+    hidden = [*fields.values(), *proof.values(), client.client_secret or ""]
+    return as_told(reply, addresses.host(server.token_endpoint), "the token request", hidden)
+
+
+def as_told(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
+    """The document an endpoint answered with.
+
+    Args:
+        reply: The answer.
+        who: The endpoint's domain.
+        what: What was asked of it, as a noun.
+        hidden: What must not come back in a message.
+
+    Raises:
+        Refused: It is an OAuth error.
+        AuthError: It is no answer.
+    """
+    document = reply.document
+    if document is not None and isinstance(document.get("error"), str):
+        raise refusal(document["error"], str(document.get("error_description") or ""), who, what, hidden)
+    if document is None or not 200 <= reply.status < 300:
+        raise AuthError(
+            f"{who} answered {what} with HTTP {reply.status} and no reason that can be read",
+            hint="try again with %mcp start NAME, or tell whoever runs the server",
+        )
+    return document
+
+
+def refusal(error: str, description: str, who: str, what: str, hidden: list[str]) -> Refused:
+    """An OAuth error as a person reads it: one line of bounded length, with nothing in it that is hidden."""
+    said = _one_line(f"{error}: {description}" if description else error, hidden)
+    return Refused(f"{who} refused {what} ({said})", code=error, hint=_hint(error))
+
+
+def tokens(
+    document: dict[str, Any], client: Registration, requested: tuple[str, ...], who: str, kept: str | None = None
+) -> Tokens:
+    """The tokens in a token endpoint's answer (RFC 6749 section 5.1).
+
+    Args:
+        document: The answer.
+        client: The client that asked.
+        requested: The scopes it asked for.
+        who: The endpoint's domain, for the message.
+        kept: The refresh token that stays valid where the answer brings no new one.
+
+    Raises:
+        AuthError: There is no token in it, or one of a kind that is not known here.
+    """
+    token, kind = document.get("access_token"), str(document.get("token_type", "bearer"))
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise AuthError(f"{who} gave no token that can be used", hint="a fault of the authorization server")
+    if kind.lower() != "bearer":
+        message = f"{who} gave a token of the type {kind[:40]!r}, which ipymcp does not know"
+        raise AuthError(message, hint="only Bearer tokens work")
+    refresh, scope = document.get("refresh_token"), document.get("scope")
+    return Tokens(
+        access_token=token,
+        client=client,
+        refresh_token=refresh if isinstance(refresh, str) and refresh else kept,
+        obtained_at=time.time(),
+        lifetime=_seconds(document.get("expires_in")),
+        requested=requested,
+        granted=tuple(scope.split()) if isinstance(scope, str) else requested,
+    )
+
+
+def _seconds(value: object) -> float | None:
+    try:
+        seconds = float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if seconds > 0 else None
+
+
+def _proof(
+    client: Registration, settings: OAuthSettings, server: AuthorizationServer
+) -> tuple[dict[str, str], dict[str, str]]:
+    if client.method == "private_key_jwt":
+        assertion = _assertion(client.client_id, settings, server)
+        return {"client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
+    fields = {"client_id": client.client_id}
+    if client.client_secret is None or client.method == "none":
+        return fields, {}
+    if client.method == "client_secret_post":
+        return {**fields, "client_secret": client.client_secret}, {}
+    pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
+    return fields, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationServer) -> str:
+    """A JWT that proves the client is the holder of its key (RFC 7523 section 2.2), for this issuer only."""
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+
+    hint = "private_key is a PEM text without a password; signing_algorithm has to suit it"
+    if not settings.private_key:
+        raise AuthError("cannot log in: private_key_jwt needs a private_key", hint=hint)
+    now = int(time.time())
+    claims = {
+        "iss": client_id,
+        "sub": client_id,
+        "aud": server.issuer,
+        "iat": now,
+        "exp": now + _ASSERTION_LIFE,
+        "jti": secrets.token_urlsafe(16),
+    }
+    try:
+        key, suited = _signing_key(settings.private_key)
+        chosen = [name for name in suited if name in server.signing_algorithms] or suited
+        algorithm = settings.signing_algorithm or chosen[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of EdDSA's newer name, which few servers know yet
+            return jwt.encode({"alg": algorithm}, claims, key, algorithms=[algorithm])
+    except (JoseError, ValueError, TypeError) as error:
+        # What went wrong is not repeated: it may hold the key.
+        raise AuthError(f"cannot log in: the private key cannot sign ({type(error).__name__})", hint=hint) from None
+
+
+def _signing_key(pem: str) -> tuple[RSAKey | ECKey | OKPKey, tuple[str, ...]]:
+    """A private key, and the algorithms it suits."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    with contextlib.suppress(JoseError, ValueError):
+        return RSAKey.import_key(pem), ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")
+    with contextlib.suppress(JoseError, ValueError):
+        key = ECKey.import_key(pem)
+        return key, ({"P-384": "ES384", "P-521": "ES512"}.get(str(key.as_dict(private=False).get("crv")), "ES256"),)
+    return OKPKey.import_key(pem), ("EdDSA", "Ed25519")
+
+
+def _one_line(text: str, hidden: list[str]) -> str:
+    for secret in hidden:
+        if len(secret) >= 8:
+            text = text.replace(secret, "***")
+    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _LONGEST_TELLING]).split())[
+        :_LONGEST_TELLING
+    ]
+
+
+def _hint(code: str) -> str:
+    if code == "invalid_client":
+        return "check client_id and client_secret in its auth"
+    if code == "invalid_scope":
+        return "set scopes in its auth to what the server knows"
+    if code in ("unauthorized_client", "unsupported_grant_type"):
+        return "the authorization server does not let this client log in this way"
+    return "%mcp start NAME tries again"
+
+
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_CLIENTS_OWN = frozenset({"prompt", "request", "request_uri", "response_mode", "scope"})
+"""Parameters that a client may set or leave out; an authorization server's page has none of them by itself."""
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+def challenge_of(verifier: str) -> str:
+    """The S256 code challenge of a PKCE verifier (RFC 7636 section 4.2)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One authorization request, with what its answer is checked against."""
+
+    redirect_uri: str
+    scopes: tuple[str, ...]
+    state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
+
+
+class Granter:
+    """Gets tokens for one resource from one authorization server.
+
+    Args:
+        web: The network.
+        server: The authorization server.
+        settings: What is configured.
+        resource: The server the tokens are for.
+    """
+
+    def __init__(self, web: Web, server: AuthorizationServer, settings: OAuthSettings, resource: str) -> None:
+        self._web = web
+        self._server = server
+        self._settings = settings
+        self._resource = resource
+        self._who = addresses.host(server.issuer)
+
+    def login_page(self) -> str:
+        """Where users log in, if they may.
+
+        Raises:
+            AuthError: The authorization server has no such page, does not protect it by PKCE, or leaves it to another
+                site without binding the answer to itself.
+        """
+        page = self._server.authorization_endpoint
+        if page is None:
+            hint = "client credentials may be what it wants: set the type in its auth"
+            raise AuthError(f"cannot log in: {self._who} has no page where users log in", hint=hint)
+        if not self._server.has_pkce:
+            message = f"cannot log in: {self._who} does not say that it supports PKCE with S256"
+            raise AuthError(message, hint="MCP forbids to log in without; tell whoever runs the server")
+        if addresses.host(page) != self._who and not self._server.sends_issuer and not self._is_configured():
+            # Else it could have users log in at an honest site, as that site's client, and be given the code.
+            raise AuthError(
+                f"cannot log in: {self._who} sends its users to {addresses.host(page)}, and answers from there do not "
+                "say for whom they are (no iss, RFC 9207)",
+                hint=f"if you trust {self._who}, set issuer to {self._server.issuer!r} in its auth",
+            )
+        return page
+
+    @property
+    def site(self) -> str:
+        """The host of the server that the tokens are for."""
+        return addresses.host(self._resource)
+
+    @property
+    def answer_to(self) -> str:
+        """The host that the answer to a login, and the client's secret, go to."""
+        return addresses.host(self._server.token_endpoint)
+
+    def _is_configured(self) -> bool:
+        """Whether the user has named this authorization server."""
+        issuer = self._settings.issuer
+        return issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
+
+    def request_url(self, page: str, asked: Asked, client: Registration) -> str:
+        """The URL of that page for one login.
+
+        Raises:
+            AuthError: The page's address has a parameter of its own in the place of one of ours.
+        """
+        fields = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": asked.redirect_uri,
+            "state": asked.state,
+            "code_challenge": challenge_of(asked.verifier),
+            "code_challenge_method": "S256",
+            "resource": self._resource,
+            **_scope(asked.scopes),
+        }
+        if "offline_access" in asked.scopes:
+            fields["prompt"] = (
+                "consent"  # without, OpenID providers ignore that scope (OpenID Connect Core, section 11)
+            )
+        own = parse_qs(urlsplit(page).query, keep_blank_values=True)
+        if twice := next((name for name in own if name in fields or name in _CLIENTS_OWN), None):
+            message = f"cannot log in: the page of {self._who} sets {twice}, which is the client's to set"
+            raise AuthError(message, hint=addresses.THEIR_FAULT)
+        return f"{page}{'&' if own else '?'}{urlencode(fields)}"
+
+    def code(self, asked: Asked, address: str) -> str:
+        """The authorization code in the address the browser was redirected to.
+
+        Raises:
+            AuthError: It is not the answer to this login, or the login was refused.
+        """
+        answer = self._answer(asked, address)
+        self._check_issuer(answer.get("iss"))
+        if error := answer.get("error"):
+            raise self._refusal(error, answer.get("error_description", ""))
+        return answer["code"]
+
+    def slip(self, asked: Asked, address: str) -> str:
+        """What a pasted address lacks that the answer to this login has, as when only half of it was copied.
+
+        Returns:
+            A line for the user, or the empty string.
+        """
+        try:
+            self._answer(asked, address)
+        except AuthError as error:
+            return error.message
+        return ""
+
+    def _answer(self, asked: Asked, address: str) -> dict[str, str]:
+        """The parameters of an address, which are an answer to this login."""
+        hint = "%mcp start NAME asks again; paste the whole address that the browser ends at"
+        parts, expected = urlsplit(address.strip()), urlsplit(asked.redirect_uri)
+        if (parts.scheme, parts.netloc, parts.path or "/") != (expected.scheme, expected.netloc, expected.path or "/"):
+            raise AuthError(f"the address is not the one that a login at {self._who} ends at", hint=hint)
+        try:
+            answer = parse_qs(parts.query, keep_blank_values=True, max_num_fields=50)
+        except ValueError:
+            answer = {}
+        if any(len(answer.get(name, ())) > 1 for name in ("state", "code", "iss", "error")):
+            raise AuthError(f"the answer of {self._who} gives a parameter twice", hint=hint)
+        if not secrets.compare_digest(answer.get("state", [""])[0].encode(), asked.state.encode()):
+            raise AuthError(f"the answer belongs to another login than this one at {self._who}", hint=hint)
+        if not any(answer.get(name, [""])[0] for name in ("code", "error")):
+            raise AuthError(f"the answer of {self._who} holds no code", hint=hint)
+        return {name: values[0] for name, values in answer.items()}
+
+    def _check_issuer(self, given: str | None) -> None:
+        """RFC 9207 section 2.4: simple comparison; nothing else of a wrong answer is looked at, or shown."""
+        hint = "somebody may be trying to mix up two logins; tell whoever runs the server"
+        if given is None:
+            if self._server.sends_issuer:
+                raise AuthError(f"the answer does not say that it comes from {self._who}, which always does", hint=hint)
+        elif given != self._server.issuer:
+            raise AuthError(f"the answer to the login at {self._who} names another issuer", hint=hint)
+
+    def _refusal(self, error: str, description: str) -> AuthError:
+        if error == "access_denied":
+            message = f"the login at {self._who} was refused (access_denied)"
+            return Refused(message, code=error, hint="%mcp start NAME asks again")
+        return refusal(error, description, self._who, "the login", [])
+
+    async def exchange(self, asked: Asked, client: Registration, code: str) -> Tokens:
+        """The tokens for an authorization code."""
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": asked.redirect_uri,
+            "code_verifier": asked.verifier,
+        }
+        return await self._tokens(client, fields, asked.scopes)
+
+    async def refresh(self, held: Tokens) -> Tokens:
+        """New tokens for a refresh token; the scopes stay what they are (RFC 6749 section 6)."""
+        refresh_token = held.refresh_token or ""
+        fields = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        return await self._tokens(held.client, fields, held.requested, kept=refresh_token)
+
+    async def client_credentials(self, client: Registration, scopes: tuple[str, ...]) -> Tokens:
+        """Tokens for the client itself, with no user (MCP extension oauth-client-credentials)."""
+        return await self._tokens(client, {"grant_type": "client_credentials", **_scope(scopes)}, scopes)
+
+    async def enterprise(self, client: Registration, scopes: tuple[str, ...]) -> Tokens:
+        """Tokens by the word of the enterprise's identity provider (MCP extension enterprise-managed-authorization)."""
+        assertion = await self._identity_assertion(scopes)
+        fields = {"grant_type": _JWT_BEARER, "assertion": assertion, **_scope(scopes)}
+        return await self._tokens(client, fields, scopes)
+
+    async def _tokens(
+        self, client: Registration, fields: dict[str, str], scopes: tuple[str, ...], kept: str | None = None
+    ) -> Tokens:
+        fields = {**fields, "resource": self._resource}
+        document = await request(self._web, self._server, client, self._settings, fields)
+        return tokens(document, client, scopes, self._who, kept)
+
+    async def _identity_assertion(self, scopes: tuple[str, ...]) -> str:
+        """The identity provider's assertion for this server (ID-JAG), for the one it gave the user (RFC 8693)."""
+        settings = self._settings
+        if not settings.idp_token:
+            raise AuthError("cannot log in: no identity token is configured", hint="set idp_token in its auth")
+        url = settings.idp_token_endpoint or await self._idp_token_endpoint(settings.idp_issuer)
+        fields = {
+            "grant_type": _TOKEN_EXCHANGE,
+            "requested_token_type": _ID_JAG,
+            "audience": self._server.issuer,
+            "resource": self._resource,
+            "subject_token": settings.idp_token,
+            "subject_token_type": settings.idp_token_type,
+            **_scope(scopes),
+        }
+        if settings.idp_client_id:
+            fields["client_id"] = settings.idp_client_id
+        if settings.idp_client_secret:
+            fields["client_secret"] = settings.idp_client_secret
+        who = addresses.host(url)
+        reply = await self._web.post_form(url, fields, {}, "the identity provider's token endpoint")
+        try:
+            document = as_told(reply, who, "the request to vouch for the user", list(fields.values()))
+        except Refused as error:
+            if error.code == "invalid_grant":
+                error.hint = "the identity token may have expired: set a new idp_token in its auth"
+            raise
+        assertion = document.get("access_token")
+        if not isinstance(assertion, str) or document.get("issued_token_type") != _ID_JAG:
+            raise AuthError(f"cannot log in: {who} gave no identity assertion (ID-JAG)", hint="tell whoever runs it")
+        return assertion
+
+    async def _idp_token_endpoint(self, issuer: str | None) -> str:
+        if not issuer:
+            hint = "set idp_token_endpoint or idp_issuer in its auth"
+            raise AuthError("cannot log in: no identity provider is configured", hint=hint)
+        for url in reversed(server_urls(issuer)):
+            document, _ = await self._web.document(url, "the identity provider's metadata")
+            if document and document.get("issuer") == issuer and isinstance(document.get("token_endpoint"), str):
+                return document["token_endpoint"]
+        hint = "set idp_token_endpoint in its auth"
+        raise AuthError(f"cannot log in: {addresses.host(issuer)} publishes no metadata of its own", hint=hint)
+
+
+def _scope(scopes: tuple[str, ...]) -> dict[str, str]:
+    return {"scope": " ".join(scopes)} if scopes else {}

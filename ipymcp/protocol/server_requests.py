@@ -1,0 +1,388 @@
+"""Requests from the server: elicitation, sampling and roots, in both eras.
+
+Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, client/roots.
+
+Source: MCP 2025-11-25 basic (messages), ping, cancellation, tasks (related-task metadata).
+
+Their call fails, and the session is to be opened anew by the handshake. Some send the request nevertheless. In others
+their SDK refuses it, and the refusal is the call's answer: a JSON-RPC error of the Python SDK 2.x, a tool's error of
+fastmcp 4 and of the TypeScript SDK 2.x. No SDK gives these a code of their own, so it is their words that tell.
+
+Source: MCP 2026-07-28, transports (servers send no requests); what the official SDKs' servers and fastmcp do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Raw, Struct
+
+from ipymcp.errors import CallError, RpcError
+from ipymcp.protocol import types
+from ipymcp.protocol.eras import OTHER_ERA
+from ipymcp.protocol.types import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, Slot
+    from ipymcp.protocol.subscriptions import Listener
+
+__all__ = [
+    "Answers",
+    "CAPABILITIES",
+    "HandshakeNeeded",
+    "MAX_ASKED",
+    "METHOD_NOT_FOUND",
+    "Pushes",
+    "ROUND_METHODS",
+    "Responder",
+    "Serving",
+]
+
+
+MAX_ASKED = 32
+"""Requests of one server that the host answers at a time."""
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+BUSY = -32000
+CAPABILITIES = {"elicitation/create": "elicitation", "roots/list": "roots", "sampling/createMessage": "sampling"}
+
+
+class Responder(Protocol):
+    """Answers what a server asks. Belongs to the client's loop."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What to declare now, as `ClientCapabilities`: `elicitation`, `sampling`, `roots`, `extensions`."""
+        ...
+
+    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+        """The result for one request of the server. Runs in a task of its own; may take as long as the user.
+
+        Args:
+            method: `elicitation/create`, `sampling/createMessage` or `roots/list`; only what was declared.
+            params: Its params, checked as far as their shape goes.
+            slot: The request of ours it belongs to, where that is known.
+
+        Raises:
+            RpcError: To refuse.
+        """
+        ...
+
+
+class Answers:
+    """One connection's answers: what was declared, what is allowed, how many at a time.
+
+    Args:
+        responder: Gives them.
+        clocks: Stand still meanwhile.
+    """
+
+    def __init__(self, responder: Responder, clocks: Clocks) -> None:
+        self._responder = responder
+        self._clocks = clocks
+        self.declared = responder.capabilities()
+        self._in_progress = 0
+
+    def declare(self) -> bool:
+        """Ask the responder anew what to declare. True if it is not what it was."""
+        before, self.declared = self.declared, self._responder.capabilities()
+        return self.declared != before
+
+    def is_outdated(self, capability: str) -> bool:
+        """Whether the responder would declare this capability otherwise by now."""
+        return self._responder.capabilities().get(capability) != self.declared.get(capability)
+
+    def check(self, method: str, params: Raw) -> dict[str, Any]:
+        """The params of a request that may be answered.
+
+        Raises:
+            RpcError: It may not; what to tell the server.
+        """
+        capability = CAPABILITIES.get(method)
+        if capability is None or not is_object(self.declared.get(capability)):
+            raise RpcError(f"{method} is not supported by this host", code=METHOD_NOT_FOUND)
+        try:
+            decoded: object = types.loads(params) if len(params) else {}
+            if method == "elicitation/create":
+                self._check_elicitation(params)
+            elif method == "sampling/createMessage":
+                self._check_sampling(params)
+        except ValueError as error:
+            raise RpcError(f"the params of {method} are not what MCP says: {error}", code=INVALID_PARAMS) from None
+        if not is_object(decoded):
+            raise RpcError(f"the params of {method} are no object", code=INVALID_PARAMS)
+        return decoded
+
+    def _check_elicitation(self, params: Raw) -> None:
+        mode = types.decode(params, _Elicitation).mode
+        modes: dict[str, Any] = self.declared["elicitation"] or {"form": {}}
+        if mode not in modes:
+            raise ValueError(f"the mode {mode!r} was not declared")
+        types.decode(params, _UrlElicitation if mode == "url" else _FormElicitation)
+
+    def _check_sampling(self, params: Raw) -> None:
+        request = types.decode(params, _Sampling)
+        if (request.tools is not None or request.toolChoice is not None) and "tools" not in self.declared["sampling"]:
+            raise ValueError("tools, which were not declared")
+
+    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> Raw:
+        """The result, as JSON, for a request that `check` let through. Its asker's clock stands still meanwhile.
+
+        Raises:
+            RpcError: Refused, or there is none.
+        """
+        try:
+            with self._clocks.held(slot):
+                result: object = await self._responder.answer(method, params, slot)
+                if not is_object(result):
+                    raise TypeError(f"{type(result).__name__} is no result")
+                return Raw(types.encode(result))
+        except RpcError:
+            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RpcError(f"{method} was cancelled in the host", code=INTERNAL_ERROR) from error
+        except Exception as error:  # the host's own, or a function of the user's: the server hears no more than that
+            raise RpcError(f"{method} failed in the host", code=INTERNAL_ERROR) from error
+
+    def reserve(self, wanted: int = 1) -> None:
+        """Make room for so many answers, until `release`.
+
+        Raises:
+            RpcError: They would be more than 32 at a time.
+        """
+        if self._in_progress + wanted > MAX_ASKED:
+            raise RpcError(f"this host answers {MAX_ASKED} requests at a time; ask again later", code=BUSY)
+        self._in_progress += wanted
+
+    def release(self, count: int = 1) -> None:
+        """So many are answered, or will not be."""
+        self._in_progress -= count
+
+
+class _Elicitation(Struct):
+    mode: str = "form"
+
+
+class _FormSchema(Struct):
+    properties: dict[str, dict[str, Any]]
+    type: Literal["object"] = "object"
+    required: list[str] | None = None
+
+
+class _FormElicitation(Struct):
+    message: str
+    requestedSchema: _FormSchema
+
+
+class _UrlElicitation(Struct):
+    message: str
+    url: str
+
+
+class _SamplingMessage(Struct):
+    role: Literal["user", "assistant"]
+    content: dict[str, Any] | list[dict[str, Any]]
+
+
+class _Sampling(Struct):
+    messages: list[_SamplingMessage]
+    maxTokens: int
+    systemPrompt: str | None = None
+    temperature: float | None = None
+    stopSequences: list[str] | None = None
+    modelPreferences: dict[str, Any] | None = None
+    includeContext: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    toolChoice: dict[str, Any] | None = None
+
+
+_RELATED_TASK = "io.modelcontextprotocol/related-task"
+
+
+class Serving:
+    """Answers a server's requests. Belongs to the loop.
+
+    Args:
+        answers: Gives them.
+        background: Where they run.
+        respond: Sends a response: the request's id, the name of its other member, and that, as JSON.
+        find: The request of ours with this task, or with this id.
+        noise: For the log.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        background: Background,
+        respond: Callable[[int | str | float, str, Raw], None],
+        find: Callable[[str | None, int | str | float | None], Slot | None],
+        noise: Callable[[str], None],
+    ) -> None:
+        self._answers = answers
+        self._background = background
+        self._respond = respond
+        self._find = find
+        self._noise = noise
+        self._tasks: dict[int | str | float, asyncio.Task[None]] = {}
+
+    def serve(self, request: types.Envelope, carrier: int | str | float | None) -> None:
+        """Answer one request, now or later.
+
+        Args:
+            request: The server's.
+            carrier: The request of ours in whose stream it came.
+        """
+        identifier, method = request.id, request.method or ""
+        assert identifier is not None
+        if method == "ping":
+            self._respond(identifier, "result", Raw(b"{}"))
+            return
+        if identifier in self._tasks:  # two answers under one id would tell it nothing
+            self._noise(f"the server asked for {method} under an id in use ({identifier!r}): not answered")
+            return
+        try:
+            params = self._answers.check(method, request.params)
+            self._answers.reserve()
+        except RpcError as error:
+            why = "which this host does not offer" if error.code == METHOD_NOT_FOUND else f"refused: {error.message}"
+            self._noise(f"the server asked for {method}, {why}")
+            self._refuse(identifier, error)
+            return
+        slot = self._find(_related_task(params), carrier)
+        work = self._answer(identifier, method, params, slot)
+        task = self._background.spawn(work, f"ipymcp-answer-{identifier}")
+        self._tasks[identifier] = task
+        task.add_done_callback(lambda _: self._over(identifier))
+
+    def withdraw(self, identifier: int | str) -> bool:
+        """The server does not want the answer any more. False if it asked no such thing."""
+        task = self._tasks.get(identifier)
+        if task is None:
+            return False
+        task.cancel()
+        self._noise(f"the server withdrew its request {identifier!r}")
+        return True
+
+    def withdraw_all(self) -> None:
+        """The session they belong to is over."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _over(self, identifier: int | str | float) -> None:
+        del self._tasks[identifier]
+        self._answers.release()
+
+    async def _answer(
+        self, identifier: int | str | float, method: str, params: dict[str, Any], slot: Slot | None
+    ) -> None:
+        try:
+            result = await self._answers.answer(method, params, slot)
+        except RpcError as error:
+            if error.__cause__ is not None:
+                self._noise(f"{error.message}: {error.__cause__!r}")
+            self._refuse(identifier, error)
+        else:
+            self._respond(identifier, "result", result)
+
+    def _refuse(self, identifier: int | str | float, error: RpcError) -> None:
+        data = {} if error.data is None else {"data": error.data}
+        error_object = {"code": error.code, "message": error.message, **data}
+        self._respond(identifier, "error", Raw(types.encode(error_object)))
+
+
+def _related_task(params: dict[str, Any]) -> str | None:
+    meta = params.get("_meta")
+    related = meta.get(_RELATED_TASK) if is_object(meta) else None
+    task = related.get("taskId") if is_object(related) else None
+    return task if isinstance(task, str) else None
+
+
+_NO_CHANNEL = re.compile(
+    r"\bno back-channel\b"
+    r"|\bserver[- ](?:initiated|to[- ]client) requests?\b.{0,60}\b(?:unavailable|not (?:available|supported|possible))",
+    re.IGNORECASE | re.DOTALL,
+)
+_LONGEST = 1000
+"""Characters of an SDK's refusal, with what a server puts before it."""
+
+
+class HandshakeNeeded(CallError):
+    """A call failed because the server cannot ask for something on a stateless connection.
+
+    Args:
+        message: What the server said.
+        is_reopening: Whether its session is being opened anew; otherwise the user has chosen the era.
+    """
+
+    def __init__(self, message: str, *, is_reopening: bool) -> None:
+        reopened = "its session is opened anew with a handshake: call it again"
+        super().__init__(message, hint=reopened if is_reopening else OTHER_ERA)
+        self.is_reopening = is_reopening
+
+
+class Pushes:
+    """What is done about them. Belongs to the loop.
+
+    Args:
+        peer: Has the requests in flight.
+        listener: Told that the session wants a handshake.
+    """
+
+    def __init__(self, peer: Peer, listener: Listener) -> None:
+        self._peer = peer
+        self._listener = listener
+        self.may_reopen = True
+        """Whether the era may be another than the present one."""
+
+    def request(self, method: str, carrier: int | str | float | None) -> None:
+        """The server sent a request: the question it came for fails, or all that it may have come for."""
+        self._listener.noise(f"a request of the server ({method}), which this era does not know: not answered")
+        if method not in CAPABILITIES:
+            return
+        slot = self._peer.slot(carrier)
+        meant = [slot] if slot else [waiting for waiting in self._peer.waiting() if waiting.method in ROUND_METHODS]
+        what = f"asked for {method} without a handshake"
+        self._fail(meant, f"the server {what}", f"it {what.replace('asked', 'asks')}")
+
+    def error(self, slot: Slot, error: RpcError) -> bool:
+        """An answer -32600: false if it is about something else."""
+        if not _NO_CHANNEL.search(error.message[:_LONGEST]):
+            return False
+        self._fail([slot], error.message, "it asks for something without a handshake")
+        return True
+
+    def tool_error(self, slot: Slot, result: Raw) -> bool:
+        """A tool's own error: false if it is about something else."""
+        try:
+            texts = [block.text for block in types.decode(result, _ToolError).content]
+        except ValueError:
+            return False
+        text = " ".join(texts)
+        if len(text) > _LONGEST or not _NO_CHANNEL.search(text):
+            return False
+        self._fail([slot], text, "it asks for something without a handshake")
+        return True
+
+    def _fail(self, slots: list[Slot], message: str, reason: str) -> None:
+        if self.may_reopen:  # first: a call that fails now may be made again at once
+            self._listener.wants_handshake(reason)
+        for slot in slots:
+            self._peer.fail(slot.id, HandshakeNeeded(message, is_reopening=self.may_reopen))
+
+
+class _Text(Struct):
+    text: str = ""
+
+
+class _ToolError(Struct):
+    content: list[_Text] = []
+
+
+ROUND_METHODS = frozenset({"prompts/get", "resources/read", "tools/call"})

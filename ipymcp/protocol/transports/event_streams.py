@@ -1,0 +1,306 @@
+"""Server-sent events: parsed in linear time and memory, and read as streams of messages that can be resumed.
+
+Source: WHATWG HTML, server-sent events (parsing and interpreting an event stream).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from ipymcp.errors import ConnectionLost
+from ipymcp.protocol import types
+from ipymcp.protocol.jsonrpc import find_id
+from ipymcp.protocol.transports.http_errors import too_large
+from ipymcp.protocol.transports.pipes import Oversized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.protocol.transports.base import Receiver, RequestId
+    from ipymcp.protocol.transports.http_client import Answer
+    from ipymcp.protocol.transports.remote import Outbox, Post
+
+__all__ = ["Cursor", "Event", "EventParser", "EventReader"]
+
+
+_BOM = b"\xef\xbb\xbf"
+_KEPT = 4096
+_LONGEST_FIELD = 1 << 16
+"""Bytes of a line that is no data: an id, a name. A longer one is ignored."""
+
+
+class Event(NamedTuple):
+    """One event."""
+
+    data: bytes | bytearray
+    """All its data lines, joined by line feeds; often one JSON message, sometimes nothing."""
+    type: str
+    """`message` where the server gives it no name."""
+
+
+class EventParser:
+    r"""Splits a stream into events. Lines end with `\n`, `\r\n` or `\r`, also where a chunk ends between the two.
+
+    An event over `limit` bytes is not kept. It is reported as `Oversized` twice, like a line by `LineSplitter`: as soon
+    as it passes the limit, and when it ends.
+
+    Args:
+        limit: Most bytes of data in an event.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.last_id = ""
+        """The id to resume after: that of the last event that was complete."""
+        self.retry: float | None = None
+        """Seconds to wait before connecting again, where the server has said so."""
+        self._limit = limit
+        self._start: bytes | None = b""
+        """The first bytes, as long as they may be a byte order mark."""
+        self._ends_with_cr = False
+        self._line = bytearray()  # the beginning of a line; grows in place: no second copy of a large one, ever
+        self._line_is_dropped = False
+        self._dropped_is_data = False
+        self._data: bytes | bytearray | None = None
+        self._type = ""
+        self._id = ""
+        self._over: Oversized | None = None
+
+    def feed(self, chunk: bytes) -> list[Event | Oversized]:
+        """The events that this chunk completes."""
+        if self._start is not None:
+            chunk = self._without_mark(chunk)
+        if b"\r" in chunk or self._ends_with_cr:
+            chunk = self._with_line_feeds(chunk)
+        *ends, rest = chunk.split(b"\n")
+        events: list[Event | Oversized] = []
+        for end in ends:
+            self._complete(end, events)
+        if rest:
+            self._keep(rest, events)
+        return events
+
+    def _without_mark(self, chunk: bytes) -> bytes:
+        start = (self._start or b"") + chunk
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._start = start
+            return b""
+        self._start = None
+        return start.removeprefix(_BOM)
+
+    def _with_line_feeds(self, chunk: bytes) -> bytes:
+        if self._ends_with_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")  # the other half of a line end already seen
+            self._ends_with_cr = False
+        self._ends_with_cr = self._ends_with_cr or chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _complete(self, end: bytes, events: list[Event | Oversized]) -> None:
+        """A line has ended."""
+        if self._line_is_dropped:
+            self._line_is_dropped = False
+            if self._dropped_is_data:
+                self._discard(end)
+            return
+        line: bytes | bytearray = end
+        if self._line:
+            line, self._line = self._line, bytearray()
+            line += end
+        if not line:
+            self._dispatch(events)
+        elif line.startswith(b"data"):
+            self._add_data(line, events)
+        elif len(line) <= _LONGEST_FIELD:
+            self._read_field(bytes(line))
+
+    def _keep(self, rest: bytes, events: list[Event | Oversized]) -> None:
+        """A line has begun or goes on."""
+        if self._line_is_dropped:
+            if self._dropped_is_data:
+                self._discard(rest)
+            return
+        self._line += rest
+        is_data = self._line.startswith(b"data"[: len(self._line)])
+        if is_data and len(self._line) + len(self._data or b"") > self._limit + 6:
+            line, self._line = self._line, bytearray()
+            self._line_is_dropped = True
+            self._dropped_is_data = line.startswith(b"data:")
+            self._add_data(line, events)
+        elif not is_data and len(self._line) > _LONGEST_FIELD:
+            self._line.clear()
+            self._line_is_dropped, self._dropped_is_data = True, False
+
+    def _add_data(self, line: bytes | bytearray, events: list[Event | Oversized]) -> None:
+        if line[4:5] not in (b":", b""):
+            return  # a field nobody knows whose name begins like ours
+        value = _value(line, 4)
+        if self._over is not None:
+            self._discard(b"\n")
+            self._discard(value)
+            return
+        if self._data is None:
+            self._data = value
+        else:
+            self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+            self._data += b"\n"
+            self._data += value
+        if len(self._data) > self._limit:
+            data, self._data = self._data, None
+            self._over = Oversized(bytes(data[:_KEPT]), bytes(data[-_KEPT:]), len(data), done=False)
+            events.append(self._over)
+
+    def _discard(self, part: bytes | bytearray) -> None:
+        assert self._over is not None
+        head, tail, size, _ = self._over
+        self._over = Oversized(head, (tail + part[-_KEPT:])[-_KEPT:], size + len(part), done=False)
+
+    def _read_field(self, line: bytes) -> None:
+        name, _, _ = line.partition(b":")
+        value = bytes(_value(line, len(name))).decode("utf-8", "replace")
+        if name == b"event":
+            self._type = value
+        elif name == b"id" and "\0" not in value:
+            self._id = value
+        elif name == b"retry" and value.isascii() and value.isdigit() and len(value) < 10:
+            self.retry = int(value) / 1000
+
+    def _dispatch(self, events: list[Event | Oversized]) -> None:
+        """An empty line: the event is complete."""
+        self.last_id = self._id
+        if self._over is not None:
+            events.append(self._over._replace(done=True))
+        elif self._data is not None:
+            events.append(Event(self._data, self._type or "message"))
+        self._data, self._over, self._type = None, None, ""
+
+
+def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:
+    """What follows the field's name of so many bytes, a colon and at most one space. A bytearray is cut in place."""
+    start = name + 2 if line[name + 1 : name + 2] == b" " else name + 1
+    if isinstance(line, bytes):
+        return line[start:]
+    del line[:start]
+    return line
+
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_LINGER = 0.25
+"""Seconds a stream has to end by itself after its answer: then the connection can be used again."""
+_SMALL = 1 << 14
+"""Bytes of a message that is decoded to learn what it is; of a larger one only the ends are looked at."""
+
+
+class Cursor:
+    """How far a stream has been read, and when to connect to it again."""
+
+    def __init__(self) -> None:
+        self.last_id = ""
+        self.retry: float | None = None
+        self.events = 0
+        """That have come, on all connections."""
+        self.failures = 0
+        """In a row; set by whoever reconnects."""
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next attempt: what the server asked for, or else more each time."""
+        backoff = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
+        return backoff if self.retry is None else max(self.retry, backoff if self.failures else 0)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a request that resumes the stream carries."""
+        return {"Last-Event-ID": self.last_id} if self.last_id else {}
+
+
+class EventReader:
+    """Hands the messages in a stream of events on.
+
+    Args:
+        receiver: Gets the messages.
+        limit: Most bytes of a message.
+        outbox: Told which requests have their answers, where each is answered by a stream of its own.
+    """
+
+    def __init__(self, receiver: Receiver, limit: int, outbox: Outbox | None = None) -> None:
+        self._receiver = receiver
+        self._limit = limit
+        self._outbox = outbox
+
+    async def read(
+        self,
+        answer: Answer,
+        cursor: Cursor,
+        post: Post | None = None,
+        on_other: Callable[[Event], None] | None = None,
+    ) -> None:
+        """Read a stream until it ends, or shortly after the answer to `post` has come.
+
+        Args:
+            answer: An open one, of events.
+            cursor: Kept up to date, also when the stream breaks.
+            post: The request that this stream is for.
+            on_other: Gets events that are no messages.
+
+        Raises:
+            ConnectionLost: It broke.
+        """
+        parser = EventParser(self._limit)
+        carrier = post.message.id if post is not None else None
+
+        def feed(chunk: bytes) -> None:
+            for event in parser.feed(chunk):
+                cursor.events += 1
+                if isinstance(event, Oversized):
+                    self._on_oversized(event)
+                elif event.type != "message":
+                    if on_other is not None:
+                        on_other(event)
+                elif event.data:
+                    self._receiver.message(event.data, carrier)
+                    if self._outbox is not None:
+                        _mark_answered(self._outbox, event.data, post)
+            cursor.last_id = parser.last_id or cursor.last_id
+            cursor.retry = cursor.retry if parser.retry is None else parser.retry
+
+        async with contextlib.aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                feed(chunk)
+                if post is not None and post.is_answered:
+                    with contextlib.suppress(TimeoutError, ConnectionLost):
+                        async with asyncio.timeout(_LINGER):
+                            async for rest in chunks:
+                                feed(rest)
+                    return
+
+    def _on_oversized(self, event: Oversized) -> None:
+        identifier = find_id(event.head, event.tail if event.done else b"")
+        if identifier is not None:
+            self._receiver.undelivered(identifier, too_large(self._limit))
+            if self._outbox is not None:
+                self._outbox.answered(identifier)
+        if event.done:
+            self._receiver.noise(f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}")
+
+
+def _mark_answered(outbox: Outbox, data: bytes | bytearray, current: Post | None) -> None:
+    for identifier in _answered_ids(data):
+        post = outbox.answered(identifier)
+        if post is not None and post is not current and post.task is not None:
+            post.task.cancel()  # its own stream was cut, or says nothing
+
+
+def _answered_ids(data: bytes | bytearray) -> list[RequestId]:
+    """The requests that this message, or batch of messages, answers."""
+    if len(data) > _SMALL:
+        identifier = find_id(data[:4096], data[-4096:])
+        if identifier is not None:
+            return [identifier]
+    with contextlib.suppress(ValueError):
+        message = types.read_envelope(data)
+        parts = [types.decode(part, types.Envelope) for part in message] if isinstance(message, list) else [message]
+        ids = [part.id for part in parts if part.method is None and part.id is not None]
+        return [int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 20 else each for each in ids]
+    return []

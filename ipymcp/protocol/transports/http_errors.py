@@ -1,0 +1,142 @@
+"""What an answer that is none means: no connection, HTTP errors, pages meant for people, too much of it."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from typing import TYPE_CHECKING
+
+from ipymcp.errors import AuthError, HttpError, McpError, ProtocolError, ResultTooLarge
+from ipymcp.protocol import types
+from ipymcp.protocol.jsonrpc import excerpt, rpc_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["BEGINNING", "Unreachable", "forgets_session", "no_message", "refusal", "too_large", "unauthorized"]
+
+BEGINNING = 65_536
+"""Bytes of an error's body that are read."""
+_SHOWN = 300
+_METHOD_NOT_FOUND = -32601
+_OVERLOADED = frozenset({429, 503})
+"""The status says more than any JSON-RPC error in the body: when to come back."""
+_TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_HINTS = {
+    404: "check the URL's path; servers often answer at /mcp, older ones at /sse",
+    405: "check the URL's path; servers often answer at /mcp, older ones at /sse",
+    406: "a fault of the server",
+    407: "check HTTP_PROXY: the proxy wants a login",
+    413: "send less at once",
+}
+
+
+class Unreachable(Exception):
+    """No connection could be made: nothing was sent.
+
+    Args:
+        reason: One line.
+        hint: What to do about it.
+        may_pass: Whether another attempt makes sense.
+    """
+
+    def __init__(self, reason: str, hint: str, *, may_pass: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+        self.may_pass = may_pass
+
+
+def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -> McpError:
+    """The error that an HTTP error status stands for.
+
+    Args:
+        status: Such as 429.
+        phrase: Such as `429 Too Many Requests`.
+        headers: Of the answer.
+        body: The beginning of it.
+    """
+    error = _json_rpc_error(body)
+    if error is not None and status not in _OVERLOADED:
+        return rpc_error(error)
+    text = rpc_error(error).message if error is not None else _readable(body, headers.get("content-type", ""))
+    retry_after = _retry_after(headers.get("retry-after", ""))
+    message = f"the server answered HTTP {phrase}" + (f": {text}" if text else "")
+    hint = _HINTS.get(status)
+    if retry_after is not None:
+        hint = f"it asks to wait {retry_after:,.0f} s"
+    elif status in _OVERLOADED:
+        hint = "try again later"
+    elif status >= 500:
+        hint = "a fault of the server, or of a proxy before it"
+    return HttpError(message, status=status, retry_after=retry_after, body=body.decode("utf-8", "replace"), hint=hint)
+
+
+def forgets_session(status: int, body: bytes) -> bool:
+    """Whether this answer to a message of a session says that the server does not know it any more.
+
+    404 is what the specification says (2025-11-25, session management). Servers on the TypeScript SDK answer 400 after
+    a restart, with a JSON-RPC error that speaks of the session.
+    """
+    error = _json_rpc_error(body) if status in (400, 404) else None
+    if status == 404:
+        return error is None or rpc_error(error).code != _METHOD_NOT_FOUND
+    return error is not None and status == 400 and "session" in rpc_error(error).message.lower()
+
+
+def too_large(limit: int) -> ResultTooLarge:
+    """What to say of an answer over the limit."""
+    return ResultTooLarge(
+        f"the answer is larger than {limit:,} bytes and was discarded",
+        limit=limit,
+        hint="ask for less, or load the server with a larger max_result_bytes",
+    )
+
+
+def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: bool) -> AuthError:
+    """What to say of a 401, or a 403 with a challenge, when there is nobody to log in."""
+    wants = f" ({excerpt(challenges[0].encode())})" if challenges else ""
+    if had_credentials:
+        return AuthError(
+            f"the server refuses these credentials: HTTP {phrase}{wants}",
+            hint="check the Authorization header in its definition",
+        )
+    return AuthError(
+        f"the server wants a login: HTTP {phrase}{wants}", hint="give its definition headers, or auth to log in"
+    )
+
+
+def no_message(media_type: str, body: bytes) -> ProtocolError:
+    """What to say of an answer that is neither JSON nor a stream of events."""
+    text = _readable(body, media_type)
+    what = f"the server answered with {media_type or 'something'} rather than MCP" + (f": {text}" if text else "")
+    return ProtocolError(what, hint="check the URL; a web page, a login or a proxy may have answered")
+
+
+def _json_rpc_error(body: bytes) -> types.Raw | None:
+    try:
+        envelope = types.read_envelope(body)
+    except ValueError:
+        return None
+    return envelope.error if isinstance(envelope, types.Envelope) and len(envelope.error) > 4 else None
+
+
+def _retry_after(value: str) -> float | None:
+    """Seconds, from a number of them or a date (RFC 9110, Retry-After)."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _readable(body: bytes, media_type: str) -> str:
+    """The first lines of a body on one line; of a page, its text."""
+    text = body.decode("utf-8", "replace")
+    if "html" in media_type or text.lstrip()[:1] == "<":
+        text = _TAGS.sub(" ", text)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,0 +1,1 @@
+"""Answers of servers as Python values, and how they look."""

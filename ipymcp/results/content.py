@@ -1,0 +1,291 @@
+"""The parts of a tool's answer: text, images, audio, links, embedded resources.
+
+Parts are plain values. Base64 stays as it came until `.data` is read, and is decoded at each read.
+
+Source: MCP 2025-11-25 and 2026-07-28, schema.ts, ContentBlock.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ipymcp.argument_checks import PATH, checked
+from ipymcp.files import write_file
+from ipymcp.protocol.types import is_object
+from ipymcp.text import one_line
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+__all__ = ["Audio", "Embedded", "Image", "Link", "Part", "Text", "Unknown", "read_part"]
+
+_SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_SVG = "image/svg+xml"
+# What makes an SVG do more than draw where a front end puts it into the page.
+_ACTIVE_SVG = (
+    rb"(?i)<\s*(?:[a-z]+:)?(?:script|foreignObject|iframe|use|image|a|animate|set|style)\b|\bon\w+\s*=|javascript:|<!ENTITY"
+    rb"|<!DOCTYPE|<!\[|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#|\\|\b(?:href|src|base)\s*=\s*[\"']?\s*(?!#|[\"'\s])"
+    rb"|image-set|@import"
+)
+_SVG_ELEMENT = re.compile(rb"<\s*/?\s*(?!!--|\?xml\s)(?:[\w.-]+:)?([^\s/<>]*)")
+# What only draws or describes. Everything else may load something, also where a front end reads it as HTML.
+_SVG_ELEMENTS = frozenset(
+    b"svg g defs path rect circle ellipse line polyline polygon text tspan textpath title desc marker "
+    b"lineargradient radialgradient stop clippath mask pattern symbol switch metadata filter feblend "
+    b"fecolormatrix fecomponenttransfer fecomposite feconvolvematrix fediffuselighting fedisplacementmap "
+    b"fedistantlight fedropshadow feflood fefunca fefuncb fefuncg fefuncr fegaussianblur femerge "
+    b"femergenode femorphology feoffset fepointlight fespecularlighting fespotlight fetile feturbulence "
+    b"rdf work format type creator agent rights publisher license namedview".split()
+)
+_AUDIO = r"audio/[a-z0-9.+-]{1,60}"
+
+
+class Text(Struct, frozen=True):
+    """Plain text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class _Binary(Struct, frozen=True):
+    base64: str
+    """The content as it was sent."""
+    mime_type: str
+
+    @property
+    def data(self) -> bytes:
+        """The decoded bytes.
+
+        Raises:
+            ValueError: What was sent is no base64.
+        """
+        return _decode(self.base64)
+
+    @checked(path=PATH)
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the bytes to a file and return its path.
+
+        Raises:
+            ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
+        """
+        target = Path(path)
+        write_file(target, self.data, durable=False)
+        return target
+
+    def __str__(self) -> str:
+        return _placeholder(type(self).__name__.lower(), self.mime_type, self.base64)
+
+    def __repr__(self) -> str:
+        return one_line(f"<{type(self).__name__} {self.mime_type}, {_decoded_size(self.base64):,} bytes>")
+
+
+class Image(_Binary, frozen=True):
+    """An image."""
+
+    @property
+    def display_type(self) -> str | None:
+        """The MIME type by what the bytes are, whatever the server called them; None for what no cell should draw."""
+        try:
+            head = _decode(self.base64[:64])
+            if kind := _sniff(head):
+                return kind
+            return _SVG if self.mime_type == _SVG and _is_still_svg(self.data) else None
+        except ValueError:
+            return None
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), **image_bundle(self)}
+
+
+class Audio(_Binary, frozen=True):
+    """A sound."""
+
+    @property
+    def display_type(self) -> str | None:
+        """The MIME type to play it as, or None for what is no sound."""
+        kind = self.mime_type.lower()
+        return kind if re.fullmatch(_AUDIO, kind) and _is_base64(self.base64) else None
+
+
+class Link(Struct, frozen=True):
+    """A resource that the server can read, by its address."""
+
+    uri: str
+    name: str = ""
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+
+    def __str__(self) -> str:
+        return f"[resource: {self.uri}]"
+
+
+class Embedded(Struct, frozen=True):
+    """A resource sent with the answer: `text`, or `base64` for anything else."""
+
+    uri: str
+    mime_type: str = ""
+    text: str | None = None
+    base64: str = ""
+
+    @property
+    def data(self) -> bytes:
+        """The bytes: decoded, or the text in UTF-8.
+
+        Raises:
+            ValueError: What was sent is no base64.
+        """
+        return _decode(self.base64) if self.text is None else self.text.encode()
+
+    @property
+    def image(self) -> Image | None:
+        """The resource as an image, where it is one."""
+        if self.text is None and self.mime_type.startswith("image/"):
+            return Image(self.base64, self.mime_type)
+        return None
+
+    @checked(path=PATH)
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the bytes to a file and return its path.
+
+        Raises:
+            ValueError: What was sent is no base64.
+            OSError: It cannot be written, or is a link.
+        """
+        target = Path(path)
+        write_file(target, self.data, durable=False)
+        return target
+
+    def __str__(self) -> str:
+        return _placeholder("blob", self.mime_type or self.uri, self.base64) if self.text is None else self.text
+
+    def __repr__(self) -> str:
+        size = f" {self.uri}, {len(self.text):,} characters" if self.text is not None else f" {self}"
+        return one_line(f"<Embedded{size}>")
+
+
+class Unknown(Struct, frozen=True):
+    """A part of a kind this version does not know, or one that lacks what its kind needs."""
+
+    type: str
+    raw: Any
+    """The part as decoded JSON."""
+
+    def __str__(self) -> str:
+        return f"[{self.type}]"
+
+
+Part = Text | Image | Audio | Link | Embedded | Unknown
+
+
+def read_part(value: Any) -> Part:
+    """One member of `content` as a part. What does not fit its kind is `Unknown`, never an error."""
+    kind = _string(value, "type") if is_object(value) else None
+    reader = _READERS.get(kind or "")
+    part = reader(value) if reader else None
+    return part if part is not None else Unknown(kind or "unknown", value)
+
+
+def image_bundle(image: Image) -> dict[str, str]:
+    """The image by MIME type as a front end wants it; empty for what no cell should draw."""
+    kind = image.display_type
+    if kind is None:
+        return {}
+    return {kind: image.data.decode() if kind == _SVG else base64.b64encode(image.data).decode()}
+
+
+def _string(value: dict[str, Any], key: str) -> str | None:
+    found = value.get(key)
+    return found if isinstance(found, str) else None
+
+
+def _read_text(value: dict[str, Any]) -> Text | None:
+    text = _string(value, "text")
+    return None if text is None else Text(text)
+
+
+def _read_image(value: dict[str, Any]) -> Image | None:
+    data = _string(value, "data")
+    return None if data is None else Image(data, _string(value, "mimeType") or "image")
+
+
+def _read_audio(value: dict[str, Any]) -> Audio | None:
+    data = _string(value, "data")
+    return None if data is None else Audio(data, _string(value, "mimeType") or "audio")
+
+
+def _read_link(value: dict[str, Any]) -> Link | None:
+    uri = _string(value, "uri")
+    if uri is None:
+        return None
+    words = (_string(value, key) or "" for key in ("name", "title", "description", "mimeType"))
+    return Link(uri, *words)
+
+
+def _read_embedded(value: dict[str, Any]) -> Embedded | None:
+    resource = value.get("resource")
+    if not is_object(resource):
+        return None
+    uri, mime_type = _string(resource, "uri") or "", _string(resource, "mimeType") or ""
+    text, blob = _string(resource, "text"), _string(resource, "blob")
+    return None if text is None and blob is None else Embedded(uri, mime_type, text, blob or "")
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
+    "text": _read_text,
+    "image": _read_image,
+    "audio": _read_audio,
+    "resource_link": _read_link,
+    "resource": _read_embedded,
+}
+
+
+def _decode(value: str) -> bytes:
+    """Base64 as bytes, with or without padding and line breaks."""
+    value = re.sub(r"\s+", "", value) if not value.isalnum() else value
+    try:
+        return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"not base64: {error}") from error
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        _decode(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _decoded_size(value: str) -> int:
+    """How many bytes base64 stands for, without decoding it."""
+    return len(value.rstrip("=\n")) * 3 // 4
+
+
+def _placeholder(kind: str, mime_type: str, value: str) -> str:
+    return f"[{kind}: {mime_type}, {_decoded_size(value):,} bytes]"
+
+
+def _sniff(head: bytes) -> str | None:
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), None)
+
+
+def _is_still_svg(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    elements = (found[1].lower() for found in _SVG_ELEMENT.finditer(data))
+    return b"<svg" in data[:4096] and not re.search(_ACTIVE_SVG, data) and all(one in _SVG_ELEMENTS for one in elements)

@@ -1,0 +1,272 @@
+"""A tool's answer as a DataFrame: pandas where there is one, else polars.
+
+Neither is imported before a frame is asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import importlib
+import io
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from ipymcp.errors import McpError
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+__all__ = ["Record", "find_records", "find_rows", "read_literal", "to_frame"]
+
+Record = dict[str, Any]
+_DELIMITERS = ",\t;|"
+_LONGEST_LITERAL = 1_000_000
+_DEEPEST_LITERAL = 20
+_STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
+_BRACKET = re.compile(r"[\[\](){}]")
+_OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%@|&^<>=](?<!\de[-+])(?<!\dE[-+])")
+
+
+def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | None = None) -> Any:
+    """The answer as a pandas (else polars) DataFrame.
+
+    Takes a list of records, a dict of equally long columns, a dict with one list of records among its members, a list
+    of rows or of scalars (one column, `value`), one record, or text that holds NDJSON, CSV, TSV or such data as a
+    Python literal. Nested records become columns `a.b`.
+
+    Args:
+        data: The answer's data.
+        text: The answer's text, read where the data is text.
+        server: The server's name, for errors.
+        tool: The tool's name, for errors.
+
+    Raises:
+        McpError: Neither library is installed, or the answer is no table.
+    """
+    try:
+        library = _library()
+        frame = _from_text(text, library) if isinstance(data, str) else _from_data(data, library)
+    except McpError as error:
+        error.server, error.tool = server, tool
+        raise
+    if frame is None:
+        raise McpError(
+            f"the answer is no table: {_describe(data)}",
+            server=server,
+            tool=tool,
+            hint="take what you need from .data or .text and make the frame yourself",
+        )
+    return frame
+
+
+def find_records(data: Any) -> list[Record] | None:
+    """The list of records that `data` is, or that is the only one among its members; None where there is none."""
+    if _is_records(data):
+        return data
+    if is_object(data):
+        found = [member for member in data.values() if _is_records(member)]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def find_rows(data: Any) -> list[Record] | None:
+    """The rows of a table as records, without any library; None where `data` is no table.
+
+    Takes what `to_frame` takes, but nothing is converted: nested records stay, and the cells of CSV are text.
+    """
+    if isinstance(data, str):
+        return _read_ndjson(data) or find_rows(read_literal(data)) or _read_csv(data)
+    if records := find_records(data):
+        return records
+    if is_array(data) and data:
+        if all(is_array(row) for row in data):
+            return _named(data)
+        return None if any(_is_nested(item) for item in data) else [{"value": item} for item in data]
+    if is_object(data) and _are_columns(data):
+        return [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
+    return None
+
+
+def _is_records(value: Any) -> bool:
+    return is_array(value) and bool(value) and all(is_object(item) for item in value)
+
+
+def _library() -> ModuleType:
+    for name in ("pandas", "polars"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    raise McpError("a DataFrame needs pandas or polars, and neither is installed", hint="%pip install pandas")
+
+
+def _from_data(data: Any, library: ModuleType) -> Any:
+    if records := find_records(data):
+        return _from_records([_flatten(record) for record in records], library)
+    if is_array(data):
+        return _from_list(data, library)
+    if is_object(data) and data:
+        return _from_dict(data, library)
+    return None
+
+
+def _from_list(data: list[Any], library: ModuleType) -> Any:
+    if not data:
+        return library.DataFrame()
+    if all(is_array(row) for row in data):
+        return _from_records(_named(data), library)
+    if any(_is_nested(item) for item in data):
+        return None
+    return _from_columns({"value": data}, library)
+
+
+def _from_dict(data: Record, library: ModuleType) -> Any:
+    if _are_columns(data):
+        return _from_columns(data, library)
+    record = _flatten(data)
+    return None if any(is_array(value) for value in record.values()) else _from_records([record], library)
+
+
+def _named(rows: list[Any]) -> list[Record]:
+    return [{str(place): cell for place, cell in enumerate(row)} for row in rows]
+
+
+def _is_nested(value: Any) -> bool:
+    return is_array(value) or is_object(value)
+
+
+def _are_columns(data: Record) -> bool:
+    columns = [value for value in data.values() if is_array(value)]
+    return len(columns) == len(data) and len({len(column) for column in columns}) == 1
+
+
+def _from_columns(columns: Record, library: ModuleType) -> Any:
+    if library.__name__ == "polars":
+        return library.DataFrame(columns, strict=False)
+    return library.DataFrame(columns)
+
+
+def _from_records(records: Sequence[Record], library: ModuleType) -> Any:
+    if library.__name__ == "polars":
+        return library.DataFrame(records, infer_schema_length=None, strict=False)
+    return library.DataFrame(records)
+
+
+def _flatten(record: Record, prefix: str = "") -> Record:
+    """The record with `a.b` for what is nested; an empty record inside stays."""
+    flat: Record = {}
+    for key, value in record.items():
+        if is_object(value) and value:
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _from_text(text: str, library: ModuleType) -> Any:
+    if records := _read_ndjson(text):
+        return _from_records([_flatten(record) for record in records], library)
+    frame = _from_data(read_literal(text), library)
+    if frame is not None:
+        return frame
+    delimiter = _delimiter(text)
+    if delimiter is None:
+        return None
+    try:
+        if library.__name__ == "polars":
+            return library.read_csv(text.strip().encode(), separator=delimiter, infer_schema_length=None)
+        return library.read_csv(io.StringIO(text.strip()), sep=delimiter)
+    except Exception as error:  # the libraries share no class for text that is not quite CSV
+        raise McpError(
+            f"the text looks like CSV but cannot be read as such: {error}", hint="read it from .text"
+        ) from error
+
+
+def read_literal(text: str) -> Any:
+    """A list or dict that was written by Python's `repr` (as SQL servers answer), or None.
+
+    Only literals are read, and only what cannot exhaust the parser: at most a million characters, twenty levels deep,
+    no chains of operators.
+    """
+    text = text.strip()
+    if not text.startswith(("[", "{")) or len(text) > _LONGEST_LITERAL:
+        return None
+    bare = _STRING.sub("''", text)
+    depth = 0
+    for bracket in _BRACKET.findall(bare):
+        depth += 1 if bracket in "[{(" else -1
+        if not 0 <= depth <= _DEEPEST_LITERAL:
+            return None
+    if _OPERATORS.search(bare):
+        return None
+    try:
+        return _plain(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """The value with lists for tuples and sets, and strings for keys, as JSON would have it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(member) for key, member in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(member) for member in cast("list[object]", value)]
+    return value
+
+
+def _read_ndjson(text: str) -> list[Record] | None:
+    records: list[Record] = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        if not line.lstrip().startswith("{"):
+            return None
+        try:
+            record = types.loads(line.encode())
+        except ValueError:
+            return None
+        if not is_object(record):
+            return None
+        records.append(record)
+    return records or None
+
+
+def _read_csv(text: str) -> list[Record] | None:
+    delimiter = _delimiter(text)
+    if delimiter is None:
+        return None
+    try:
+        header, *rows = (row for row in csv.reader(io.StringIO(text.strip()), delimiter=delimiter, strict=True) if row)
+    except csv.Error:
+        return None
+    if len(set(header)) < len(header) or any(len(row) != len(header) for row in rows):
+        return None  # as records it would lose something
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _delimiter(text: str) -> str | None:
+    """What parts the columns, where every row of the first hundred has as many cells as the header, two or more."""
+    for delimiter in _DELIMITERS:
+        try:
+            reader = csv.reader(io.StringIO(text.strip()), delimiter=delimiter, strict=True)
+            widths = [len(row) for row, _ in zip(reader, range(100), strict=False) if row]
+        except csv.Error:
+            continue
+        if len(widths) > 1 and widths[0] > 1 and len(set(widths)) == 1:
+            return delimiter
+    return None
+
+
+def _describe(data: Any) -> str:
+    if isinstance(data, str):
+        return f"text of {len(data):,} characters that is neither NDJSON, CSV nor a Python list of rows"
+    if is_object(data):
+        keys = ", ".join(list(data)[:5])
+        return f"a dict with {keys}{', …' if len(data) > 5 else ''}" if data else "an empty dict"
+    if is_array(data):
+        return "a list of records mixed with other values"
+    return f"{type(data).__name__} {data!r}"

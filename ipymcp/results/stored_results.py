@@ -1,0 +1,77 @@
+"""What was shown in part, to a person or a model, kept whole."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from ipymcp.argument_checks import shown
+from ipymcp.errors import UnknownName
+from ipymcp.results.tables import Listing, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["KeptResults"]
+
+_MOST = 50
+_MOST_BYTES = 200_000_000
+
+
+class KeptResults(Listing):
+    """Results by number: `mcp.results[7]`. The latest 50 are kept, and at most 200 MB of them but the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, tuple[Any, int]] = OrderedDict()
+
+    def keep(self, number: int, result: Any, size: int) -> None:
+        """Keep one, of so many bytes; the oldest go. From any thread."""
+        with self._lock:
+            self._kept[number] = result, size
+            while len(self._kept) > _MOST or (len(self._kept) > 1 and self._bytes > _MOST_BYTES):
+                self._kept.popitem(last=False)
+
+    @property
+    def _bytes(self) -> int:
+        return sum(size for _, size in self._kept.values())
+
+    def __getitem__(self, number: int) -> Any:
+        """The result of this number.
+
+        Raises:
+            UnknownName: There is none, or it is gone.
+        """
+        kept = self._kept.get(number) if isinstance(number, int) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if kept is None:
+            known = ", ".join(map(str, self._kept)) or "none"
+            message = f"there is no result {shown(number)}"
+            raise UnknownName(message, hint=f"kept are the latest {_MOST}: {known}")
+        return kept[0]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([*self._kept])
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number in self._kept
+
+    def _ipython_key_completions_(self) -> list[int]:
+        return list(self)
+
+    @property
+    def table(self) -> Table:
+        """One row a result."""
+        rows = [(number, _source(result), size) for number, (result, size) in [*self._kept.items()]]
+        note = "" if rows else "nothing yet: what %mcp panel gets is kept here, and what is too long for a model"
+        return Table(("number", "of", "bytes"), rows, title="MCP results", note=note)
+
+
+def _source(result: Any) -> str:
+    if getattr(result, "server", None) is None:  # of a function of the notebook
+        return type(result).__name__
+    names = (getattr(result, name, None) for name in ("tool", "uri", "prompt"))
+    return f"{result.server} {next((name for name in names if name), '')}"

@@ -1,0 +1,323 @@
+"""What a tool answered, as a value.
+
+The answer stays the bytes it came in until somebody reads it, and then only the part that is read is decoded: the
+structured content may be 50 MB that nobody looks at.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ipymcp.errors import CallError
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.results.content import Embedded, Image, Link, Part, Text, read_part
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+__all__ = ["ToolResult", "read_texts"]
+
+_NULL = msgspec.Raw(b"null")
+_LONGEST_WARNING = 300
+_MOST_ERRORS = 100
+
+
+class ToolResult:
+    """A tool's answer. Indexing, `len`, `in` and iteration go to `.data`; `str` is `.text`; it is always true.
+
+    It holds no link to the server: it can be kept, copied, pickled and compared. What is read from it is decoded at the
+    first read; a copy starts again from what the server sent.
+
+    Args:
+        raw: The JSON of the `result` object of `tools/call`. A view is kept, not copied.
+        server: The server's name in this notebook.
+        tool: The tool's exact name.
+        output_schema: The JSON of the tool's output schema, where it declares one.
+        is_untrusted: Whether it may hold anybody's words: its tool is not said to stay with its own data.
+    """
+
+    is_untrusted: bool = True
+
+    def __init__(
+        self,
+        raw: bytes | msgspec.Raw,
+        *,
+        server: str,
+        tool: str,
+        output_schema: bytes | None = None,
+        is_untrusted: bool = True,
+    ) -> None:
+        self._raw = raw
+        self.server = server
+        self.tool = tool
+        self._output_schema = output_schema
+        self.is_untrusted = is_untrusted
+        self._decoded: types.CallToolResult | None = None
+
+    @property
+    def __pydantic_serializer__(self) -> Any:
+        """How libraries on pydantic give it to a model, which a `Tool` itself may be handed to: in its own words."""
+        core: Any = importlib.import_module("pydantic_core")  # such a library has it
+        schema = core.core_schema
+        told = schema.plain_serializer_function_ser_schema(_for_models)
+        return core.SchemaSerializer(schema.any_schema(serialization=told))
+
+    @property
+    def _fields(self) -> types.CallToolResult:
+        # Not a cached_property: on every call's way, and on Python 3.11 that takes a lock.
+        if self._decoded is None:
+            try:
+                self._decoded = types.decode(self._raw, types.CallToolResult)
+            except ValueError as error:
+                what = f"its answer is no tool result: {error}"
+                raise CallError(what, server=self.server, tool=self.tool, hint="a fault of the server") from error
+        return self._decoded
+
+    @property
+    def source(self) -> str:
+        """Where it is from: `server.tool`."""
+        return f"{self.server}.{self.tool}"
+
+    @property
+    def kind(self) -> str:
+        """The result's type on the wire: `complete`, unless the server wants something first."""
+        return self._fields.resultType
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool says that it failed."""
+        return bool(self._fields.isError)
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The whole `result` object as decoded JSON, decoded anew at each read."""
+        return types.loads(self._raw)
+
+    @property
+    def size(self) -> int:
+        """The size of the answer's JSON in bytes."""
+        return memoryview(self._raw).nbytes
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """What the server put into `_meta`."""
+        meta = types.loads(self._fields.meta) if self._fields.meta else None
+        return meta if is_object(meta) else {}
+
+    @cached_property
+    def content(self) -> list[Part]:
+        """The parts of the answer: `Text`, `Image`, `Audio`, `Link`, `Embedded`, `Unknown`."""
+        parts = types.loads(self._fields.content)
+        if is_array(parts):
+            return [read_part(part) for part in parts]
+        return [] if parts is None else [read_part(parts)]
+
+    @property
+    def text(self) -> str:
+        """All parts as text, one below the other; what is no text is named in brackets."""
+        if len(self.content) == 1:
+            return str(self.content[0])
+        return "\n".join(str(part) for part in self.content) or self._structured_text
+
+    @property
+    def _structured_text(self) -> str:
+        """The structured content's JSON, where the server sent nothing else."""
+        return bytes(self._structured).decode("utf-8", "replace") if self._structured is not None else ""
+
+    @property
+    def images(self) -> list[Image]:
+        """The images, embedded ones too."""
+        found = (part.image if isinstance(part, Embedded) else part for part in self.content)
+        return [part for part in found if isinstance(part, Image)]
+
+    @property
+    def links(self) -> list[Link]:
+        """The links to resources."""
+        return [part for part in self.content if isinstance(part, Link)]
+
+    @property
+    def _structured(self) -> msgspec.Raw | None:
+        structured = self._fields.structuredContent
+        return structured if structured and structured != _NULL else None
+
+    @cached_property
+    def data(self) -> Any:
+        """The structured content; else the text, decoded where it is a JSON object or array; else the text."""
+        if self._structured is None:
+            return read_texts(self.content, self.text)
+        data = types.loads(self._structured)
+        if is_object(data) and len(data) == 1 and "result" in data and self._wraps_result:
+            return data["result"]
+        return data
+
+    @cached_property
+    def _schema(self) -> Any:
+        return types.loads(self._output_schema) if self._output_schema else None
+
+    @property
+    def _wraps_result(self) -> bool:
+        """Whether the output schema only wraps what is no object, as the official SDK and FastMCP do."""
+        schema = self._schema
+        if not is_object(schema):
+            return False
+        properties = schema.get("properties")
+        return schema.get("x-fastmcp-wrap-result") is True or (is_object(properties) and set(properties) == {"result"})
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the answer although it can be used, such as data that does not fit the output schema."""
+        if self._schema is None or self.is_error:
+            return ()
+        if self._structured is None:
+            return ("the tool declares an output schema but sent no structured content",)
+        return _misfits(self._schema, types.loads(self._structured))
+
+    @property
+    def df(self) -> Any:
+        """The answer as a DataFrame: pandas where it is installed, else polars.
+
+        Raises:
+            McpError: Neither is installed, or the answer is no table.
+        """
+        from ipymcp.results.frames import to_frame
+
+        return to_frame(self.data, self.text, server=self.server, tool=self.tool)
+
+    @property
+    def _collection(self) -> list[Any] | dict[str, Any]:
+        if is_array(self.data) or is_object(self.data):
+            return self.data
+        kind = "text" if isinstance(self.data, str) else type(self.data).__name__
+        raise TypeError(f"{self.server}.{self.tool} answered with {kind}, not a list or dict: use .text or .data")
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._collection[key]
+
+    def __len__(self) -> int:
+        return len(self._collection)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._collection)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._collection
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def __array__(self) -> Any:
+        """Absent, so that pandas and NumPy read a list as a list; for a dict, what says so instead of keys as rows."""
+        if not is_object(self.data):
+            raise AttributeError("__array__")
+        return self._refuse_array
+
+    def _refuse_array(self, *_: object, **__: object) -> Any:
+        raise TypeError(f"{self.server}.{self.tool} answered with a dict, not rows: use .df, or pd.DataFrame(r.data)")
+
+    def __await__(self) -> Generator[None, None, ToolResult]:
+        """The result itself: libraries await what a function gave if that is possible, whatever it is."""
+        yield from ()
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        if (self.server, self.tool, self.is_error) != (other.server, other.tool, other.is_error):
+            return False
+        mine, theirs = self._fields, other._fields
+        return _same(mine.content, theirs.content) and _same(self._structured, other._structured)
+
+    __hash__ = None  # type: ignore[assignment]  # its data can be changed, as a list's
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (bytes(self._raw), self.server, self.tool, self._output_schema, self.is_untrusted)
+
+    def __copy__(self) -> ToolResult:
+        return _rebuild(self._raw, self.server, self.tool, self._output_schema, self.is_untrusted)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ToolResult:
+        return self.__copy__()
+
+    @property
+    def _head(self) -> str:
+        return f"ToolResult {self.server}.{self.tool}{' (error)' if self.is_error else ''}:"
+
+    def __repr__(self) -> str:
+        from ipymcp.results.rendering import short
+
+        return short(self, self._head)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        from ipymcp.results.rendering import bundle
+
+        return bundle(self, self._head)
+
+
+def _rebuild(
+    raw: bytes | msgspec.Raw, server: str, tool: str, output_schema: bytes | None, is_untrusted: bool = True
+) -> ToolResult:
+    return ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
+
+
+def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
+    """Whether both are the same JSON, however it is spaced."""
+    if mine is None or theirs is None:
+        return mine is theirs
+    return mine == theirs or types.loads(mine) == types.loads(theirs)
+
+
+def read_texts(content: Sequence[Part], text: str) -> Any:
+    """The texts as JSON where every one of them is an object or an array; else the text as it is."""
+    texts = [part.text for part in content if isinstance(part, Text)]
+    texts = texts or [part.text for part in content if isinstance(part, Embedded) and part.text is not None]
+    values: list[Any] = []
+    for candidate in texts:
+        if not candidate.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+            return text
+        try:
+            values.append(types.loads(candidate.encode()))
+        except ValueError:
+            return text
+    if not values:
+        return text
+    return values[0] if len(values) == 1 else values
+
+
+def _misfits(schema: Any, data: Any) -> tuple[str, ...]:
+    """One line that says where the data does not fit the schema; nothing is ever fetched to find out."""
+    import jsonschema_rs
+
+    try:
+        found = jsonschema_rs.validator_for(schema, retriever=_refuse).iter_errors(data)
+        errors = list(itertools.islice(found, _MOST_ERRORS))
+    except Exception as error:  # the schema is a stranger's: whatever is wrong with it, the answer stands
+        return (_shorten(f"its output schema cannot be used: {str(error).splitlines()[0]}"),)
+    if not errors:
+        return ()
+    where = ".".join(str(step) for step in errors[0].instance_path)
+    more = f" (and {len(errors) - 1}{' or' if len(errors) == _MOST_ERRORS else ''} more)" if len(errors) > 1 else ""
+    message = f"at {where}: {errors[0].message}" if where else errors[0].message
+    return (_shorten(f"the structured content does not fit the output schema: {message}") + more,)
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"ipymcp fetches no schemas, and this one refers to {uri}")
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= _LONGEST_WARNING else message[: _LONGEST_WARNING - 1] + "…"
+
+
+def _for_models(result: ToolResult) -> Any:
+    """Its structured content, or its text with the images named."""
+    return result.data if result._structured is not None else "\n".join(map(str, result.content))

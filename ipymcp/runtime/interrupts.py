@@ -1,0 +1,563 @@
+"""Blocked threads and awaiting tasks that wait for the background loop, so that an interrupt always ends the wait.
+
+While the main thread waits, SIGINT only sets a flag and wakes the waiter; `KeyboardInterrupt` is raised at one place.
+Raised anywhere else it would tear frames and leave locks held: in a storm of interrupts the naive way broke one frame
+in seventeen. The user's own code, where it runs meanwhile, is interrupted where it stands.
+
+Two kinds of foreign loops fail their tasks. ipykernel's SIGINT handler cancels the cell's task without waking the loop
+that would notice: an idle loop would sleep through the interrupt until the answer comes. And where SIGINT raises
+`KeyboardInterrupt` (a terminal's IPython), it breaks out of the running loop and leaves the task pending for ever.
+
+Threads get no signals at all. A library that runs tools in worker threads joins them before it lets the interrupt
+through (`ThreadPoolExecutor.__exit__`), so the calls have to be cancelled while the main thread waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import importlib
+import signal
+import sys
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
+
+from ipymcp.errors import CallCancelled, render_briefly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterator
+    from types import FrameType, TracebackType
+    from typing import TypeAlias
+
+    from ipymcp.runtime.loop import BackgroundLoop
+
+__all__ = [
+    "Awaited",
+    "Awaiting",
+    "INTERRUPTED",
+    "Interrupts",
+    "Place",
+    "Places",
+    "ThreadCalls",
+    "Waiter",
+    "get_signal",
+    "in_task",
+    "interruptible",
+    "set_signal",
+]
+
+
+INTERRUPTED: Final = "interrupted"
+"""What the cell says of an interrupt where there is no more to say."""
+_INTERRUPTED: Final = object()
+_WINDOWS_POLL = 0.1
+# The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
+_raw: Any = importlib.import_module("_signal")
+set_signal: Final[Callable[[int, Any], object]] = _raw.signal
+get_signal: Final[Callable[[int], Any]] = _raw.getsignal
+
+
+class Interrupts:
+    """While entered on the main thread, SIGINT is put off to where it does no harm: to the leaving at the latest.
+
+    The handler is swapped only on entering and leaving. In between a flag tells whose turn it is: setting that cannot
+    be interrupted, calling `signal.signal` can.
+
+    Args:
+        queue: Of the waiter to wake. Without one this is a short stretch of code that must not be torn.
+    """
+
+    __slots__ = ("_due", "_mine", "_previous", "_queue", "_users_turn")
+
+    def __init__(self, queue: SimpleQueue[Any] | None = None) -> None:
+        self._queue = queue
+        self._due = False
+        self._mine = False
+        self._users_turn = False
+        self._previous: Any = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            previous = get_signal(signal.SIGINT)
+            if callable(previous) or previous == signal.SIG_DFL:
+                self._previous = previous
+                self._mine = True
+                set_signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._mine:
+            self._mine = False
+            set_signal(signal.SIGINT, self._previous)
+        if not isinstance(error, KeyboardInterrupt):
+            self.act_if_due()
+
+    def act_if_due(self) -> None:
+        """Do now what SIGINT would have done when it came.
+
+        Raises:
+            KeyboardInterrupt: In most cases.
+        """
+        if self._due:
+            self._due = False
+            try:
+                self._act()
+            except KeyboardInterrupt as error:
+                render_briefly(error, INTERRUPTED)
+                raise
+
+    def run_users_code(self, function: Callable[[], None]) -> None:
+        """Run what may be interrupted anywhere, as the user's code may."""
+        try:
+            self._users_turn = self._mine
+            function()
+        except KeyboardInterrupt as error:
+            render_briefly(error, INTERRUPTED)
+            raise
+        finally:
+            self._users_turn = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._users_turn:
+            self._act()
+            return
+        self._due = True
+        if self._queue is not None:
+            self._queue.put(_INTERRUPTED)
+
+    def _act(self) -> None:
+        """What the handler before us does, with two exceptions.
+
+        One that only asks a running loop to cancel something (ipykernel's in a cell with an await, asyncio's own) would
+        wait for us, who block that loop. And the system's default would end the process.
+        """
+        if (self._queue is not None and _loop_runs_here()) or not callable(self._previous):
+            raise KeyboardInterrupt("Interrupted by user")
+        self._previous(signal.SIGINT, None)
+
+
+class Waiter:
+    """One thread, waiting. Others `put` functions for it to run meanwhile, and `DONE` in the end."""
+
+    DONE: Final = object()
+
+    __slots__ = ("queue",)
+
+    def __init__(self) -> None:
+        self.queue: SimpleQueue[Any] = SimpleQueue()
+
+    def put(self, item: object) -> None:
+        """Wake the waiter, from any thread: with `DONE`, or with a function to run in the waiting thread."""
+        self.queue.put(item)
+
+    def wait(self, deadline: Callable[[], float] | None = None, interrupts: Interrupts | None = None) -> bool:
+        """Wait for `DONE`.
+
+        Args:
+            deadline: When to give up, on `time.monotonic`'s clock; asked again whenever it seems to have passed.
+            interrupts: Those already entered; without, they are entered here.
+
+        Returns:
+            False if the deadline passed.
+
+        Raises:
+            KeyboardInterrupt: The user interrupted.
+        """
+        if interrupts is None:
+            with Interrupts(self.queue) as entered:
+                return self.wait(deadline, entered)
+        while True:
+            interrupts.act_if_due()
+            timeout = None if deadline is None else deadline() - time.monotonic()
+            if timeout is not None and timeout <= 0:
+                return False
+            try:
+                item = self.queue.get(timeout=_patience(timeout))
+            except Empty:
+                continue
+            if item is Waiter.DONE:
+                return True
+            if item is not _INTERRUPTED:
+                interrupts.run_users_code(item)
+
+
+def _patience(timeout: float | None) -> float | None:
+    """On Windows a wait cannot be interrupted, so it is made of short ones."""
+    if sys.platform == "win32":
+        return _WINDOWS_POLL if timeout is None else min(timeout, _WINDOWS_POLL)
+    return timeout
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+if TYPE_CHECKING:
+    Errand: TypeAlias = Callable[[], None]
+
+
+class Places:
+    """All who wait now."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Place] = {}
+
+    def __iter__(self) -> Iterator[Place]:
+        """Those of the main thread first, then the longest waiting.
+
+        Without those that have no ear: what a thread waits for while it does something at another place of its own.
+        """
+        hearing: list[Place] = []
+        blocked: set[threading.Thread] = set()
+        for place in reversed([*self.known.values()]):
+            if place.thread not in blocked:
+                hearing.append(place)
+            if place.is_blocked:
+                blocked.add(place.thread)
+        hearing.reverse()
+        return iter(sorted(hearing, key=lambda place: not place.is_main))
+
+    def blocked(self, waiter: Waiter, subject: object = None) -> Place:
+        """To be entered round the wait of a thread, in that thread.
+
+        Args:
+            waiter: With which it waits.
+            subject: What it waits for, if that is a call.
+        """
+        return _Blocked(self, waiter, subject)
+
+
+class Place:
+    """One thread or task that waits, entered for as long as it does."""
+
+    __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject", "thread")
+
+    def __init__(
+        self, places: Places, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
+    ) -> None:
+        self._places = places
+        self._given_up: list[Errand] = []
+        self._left = False
+        self.subject = subject
+        """The call that is waited for, if it is one."""
+        self.loop = loop
+        """The loop of that thread, if one runs there."""
+        self.is_blocked = is_blocked
+        """Whether that loop stands still meanwhile."""
+        self.thread = threading.current_thread()
+        self.is_main = self.thread is threading.main_thread()
+
+    def __enter__(self) -> Place:
+        self._places.known[id(self)] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._places.known[id(self)]
+        self._left = True
+        while self._given_up:
+            self._given_up.pop(0)()
+
+    def post(self, errand: Errand, give_up: Errand | None = None) -> None:
+        """Have something done here, soon; from any thread.
+
+        Args:
+            errand: What.
+            give_up: Called when the waiting ends, which may be before, during or after it; None where nobody minds.
+        """
+        if give_up is not None:
+            self._given_up.append(give_up)
+        self._put(errand)
+        if self._left and give_up is not None:
+            give_up()
+
+    def _put(self, errand: Errand) -> None:
+        """Have it done."""
+        raise NotImplementedError
+
+
+class _Blocked(Place):
+    """A thread that blocks."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, places: Places, waiter: Waiter, subject: object) -> None:
+        super().__init__(places, subject, asyncio._get_running_loop(), is_blocked=True)
+        self._waiter = waiter
+
+    def _put(self, errand: Errand) -> None:
+        self._waiter.put(errand)
+
+
+def in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
+    """Run it as if the task did: an interrupt cancels the task, as the kernel's own handler would.
+
+    Raised through a loop's callback, `KeyboardInterrupt` would end the loop, which is the kernel's.
+    """
+    try:
+        with interruptible():
+            function()
+    except KeyboardInterrupt:
+        if task is not None:
+            task.cancel()
+
+
+@contextlib.contextmanager
+def interruptible() -> Generator[None]:
+    """Have SIGINT raise `KeyboardInterrupt` where the main thread stands, whatever it would do now."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = get_signal(signal.SIGINT)
+    if previous is None:  # not set from Python: not ours to replace
+        yield
+        return
+    set_signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        set_signal(signal.SIGINT, previous)
+
+
+T = TypeVar("T")
+
+
+class ThreadCalls:
+    """The calls that other libraries make in threads of theirs.
+
+    An interrupt cancels those in threads that the cell has started: its code is likely to wait for them. A thread that
+    was there before belongs to something else, such as an app's server. In a script all that counts is whether it was
+    there before the tools were made.
+
+    Args:
+        background: The loop that makes the calls.
+    """
+
+    def __init__(self, background: BackgroundLoop) -> None:
+        self._background = background
+        self._callers: WeakSet[Any] = WeakSet()
+        self._waiting: dict[int, tuple[threading.Thread, Waiter, str]] = {}
+        self._older: WeakSet[threading.Thread] | None = None
+        self._interrupted: WeakSet[threading.Thread] = WeakSet()
+        self._is_in_cell = False
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether an interrupt now is to cancel calls."""
+        return self._older is not None and len(self._callers) > 0
+
+    def watch(self, caller: object) -> None:
+        """Cancel calls from now on, as long as this exists."""
+        self._callers.add(caller)
+        if self._older is None:
+            self._older = WeakSet(threading.enumerate())
+
+    def begin_cell(self) -> None:
+        """A cell begins."""
+        self._is_in_cell = True
+        self._older = WeakSet(threading.enumerate()) if len(self._callers) else None
+
+    def end_cell(self) -> None:
+        """The cell is over."""
+        self._is_in_cell = False
+        self._older = None
+        self._interrupted = WeakSet()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
+        """Run a coroutine on the background loop and wait for it in this thread.
+
+        Args:
+            coroutine: Ours.
+            name: The tool's, for the error.
+
+        Raises:
+            CallCancelled: The main thread was interrupted meanwhile, or before in the same cell.
+            KeyboardInterrupt: This is the main thread, and it was interrupted.
+        """
+        thread, waiter = threading.current_thread(), Waiter()
+        self._waiting[id(waiter)] = (thread, waiter, name)
+        try:
+            if thread in self._interrupted:  # whoever joins it would wait for all that is still queued
+                coroutine.close()
+                raise _cancelled(name)
+            return self._background.run(coroutine, waiter)
+        finally:
+            del self._waiting[id(waiter)]
+
+    def cancel(self) -> bool:
+        """Cancel the calls, from the handler of a signal. False if there are none."""
+        older = self._older
+        if older is None:
+            return False
+        if self._is_in_cell:
+            self._interrupted = WeakSet(one for one in threading.enumerate() if one not in older)
+        waiting = [one for one in tuple(self._waiting.values()) if one[0] not in older]
+        for _, waiter, name in waiting:
+            waiter.put(_Raising(name))
+        return bool(waiting)
+
+
+class _Raising:
+    """What a waiting thread is given to run, to end its wait."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self) -> None:
+        raise _cancelled(self._name)
+
+
+def _cancelled(name: str) -> CallCancelled:
+    return CallCancelled(f"{name} was cancelled by an interrupt")
+
+
+def _nothing() -> None: ...
+
+
+class Awaited(Place):
+    """One task that awaits us, and where its user can be asked something.
+
+    Args:
+        awaiting: Who awaits us.
+        give_up: Called on the background loop when the awaiting loop was broken out of.
+        subject: What is awaited, if that is a call.
+    """
+
+    __slots__ = ("_awaiting", "_context", "give_up", "task")
+
+    def __init__(self, awaiting: Awaiting, give_up: Callable[[], object], subject: object) -> None:
+        super().__init__(awaiting.background.places, subject, asyncio.get_running_loop(), is_blocked=False)
+        self._awaiting = awaiting
+        self._context = contextvars.copy_context()
+        self.give_up = give_up
+        self.task = asyncio.current_task()
+
+    def __enter__(self) -> Awaited:
+        super().__enter__()
+        self._awaiting.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._awaiting.remove(self)
+        super().__exit__()
+
+    def _put(self, errand: Callable[[], None]) -> None:
+        assert self.loop is not None
+        self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, errand))
+
+
+class Awaiting:
+    """Who awaits us.
+
+    Args:
+        background: Where what they await runs.
+    """
+
+    def __init__(self, background: BackgroundLoop) -> None:
+        self.background = background
+        self.threads = ThreadCalls(background)
+        self._waits: dict[int, Awaited] = {}
+        self._previous: Any = None
+        """The handler that ours was installed over."""
+
+    def begin_cell(self) -> None:
+        """Have interrupts of this cell reach the threads it starts, if any tools were made that may run in threads."""
+        if threading.current_thread() is not threading.main_thread():  # a subshell's
+            return
+        self.threads.begin_cell()
+        self._take_sigint_for_threads()
+
+    def end_cell(self) -> None:
+        """Handle SIGINT no longer for threads."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.threads.end_cell()
+        self._give_sigint_back()
+
+    def watch_threads(self, caller: object) -> None:
+        """Have interrupts reach the calls that other threads make with these tools, as long as the tools exist.
+
+        Args:
+            caller: What makes the calls; held weakly.
+        """
+        self.threads.watch(caller)
+        self._take_sigint_for_threads()
+
+    def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> Awaited:
+        """Round an await, on the loop of the task that awaits. Arguments as `Awaited`."""
+        return Awaited(self, give_up, subject)
+
+    def add(self, wait: Awaited) -> None:
+        """Somebody begins to await."""
+        self._waits[id(wait)] = wait
+        self.background.start_beat()
+        if self._previous is None and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
+            self._take_sigint()
+
+    def remove(self, wait: Awaited) -> None:
+        """Somebody awaits no more."""
+        self._waits.pop(id(wait), None)
+        if not self._waits and not self.threads.is_watching and threading.current_thread() is threading.main_thread():
+            self._give_sigint_back()
+
+    def wake(self) -> bool:
+        """At every beat: wake the loops on which something of ours is awaited. False if there are none."""
+        for key, wait in tuple(self._waits.items()):
+            if wait.loop is None or wait.loop.is_closed():
+                self._waits.pop(key, None)
+        for loop in {wait.loop for wait in tuple(self._waits.values()) if wait.loop is not None}:
+            with contextlib.suppress(RuntimeError):  # closed just now
+                loop.call_soon_threadsafe(_nothing)
+        return bool(self._waits)
+
+    def _on_sigint(self, number: int, frame: FrameType | None) -> None:
+        previous = self._previous or signal.default_int_handler
+        if not self.threads.is_watching:
+            self._give_sigint_back()
+        was_waiting = self.threads.cancel()
+        if previous is signal.default_int_handler:
+            was_waiting = self._break_off() or was_waiting
+        try:
+            previous(number, frame)
+        except KeyboardInterrupt as error:
+            if was_waiting:
+                render_briefly(error, INTERRUPTED)
+            raise
+
+    def _break_off(self) -> bool:
+        """Give up what is awaited on the loop that runs here. False if nothing is."""
+        broken: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+        waits = [wait for wait in tuple(self._waits.values()) if broken is not None and wait.loop is broken]
+        for wait in waits:
+            self.background.call(wait.give_up)
+            if broken is not None and wait.task is not None:  # should that loop ever run again
+                broken.call_soon_threadsafe(wait.task.cancel)
+        return bool(waits)
+
+    def _take_sigint_for_threads(self) -> None:
+        if not self.threads.is_watching or threading.current_thread() is not threading.main_thread():
+            return
+        current = get_signal(signal.SIGINT)
+        # ipykernel's own, in a cell with an await, only cancels the cell's task.
+        if current is signal.default_int_handler or getattr(current, "__module__", None) == "ipykernel.ipkernel":
+            self._take_sigint()
+
+    def _take_sigint(self) -> None:
+        self._previous = get_signal(signal.SIGINT)
+        set_signal(signal.SIGINT, self._on_sigint)
+
+    def _give_sigint_back(self) -> None:
+        if self._previous is None:
+            return
+        if get_signal(signal.SIGINT) == self._on_sigint:
+            set_signal(signal.SIGINT, self._previous)
+        self._previous = None

@@ -1,0 +1,187 @@
+"""What a server's process is started with: its folder, its environment, its program's full path.
+
+One typed in a cell runs in the notebook's folder, one of a file in that file's folder (or its project's), and one of
+the user's own file in a private folder: what lies in a stranger's folder must not run in place of the user's servers.
+
+A child gets a short list of the kernel's variables and what its definition names. The list is `PASSED_ON`; a definition
+widens it by `inherit_env`: true for everything, or a list of further names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.config.paths import state_folder
+from ipymcp.config.redaction import secret_variables
+from ipymcp.errors import CommandNotFound, StartError
+from ipymcp.files import make_private_folder
+from ipymcp.masking import masks
+from ipymcp.protocol.transports.process import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ipymcp.config.definition import ServerDefinition
+
+__all__ = ["PASSED_ON", "folder_of", "forgotten_variable", "launch", "made_folder", "program_folder"]
+
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}", re.ASCII)
+_NO_FOLDER_NAME = re.compile(r"\W", re.ASCII)
+
+
+def folder_of(definition: ServerDefinition, folder: str) -> str:
+    """Where a server runs.
+
+    Args:
+        definition: Of a stdio server, expanded.
+        folder: The notebook's.
+    """
+    return _private_folder(definition.name) if _is_private(definition) else program_folder(definition, folder)
+
+
+def program_folder(definition: ServerDefinition, folder: str) -> str:
+    """Where a relative path of its program starts: its `cwd`, else the folder of its file, else the notebook's."""
+    base = definition.source.folder or folder
+    return os.path.normpath(os.path.join(base, os.path.expanduser(definition.cwd or "")))
+
+
+def made_folder(definition: ServerDefinition, folder: str) -> str:
+    """The same as `folder_of`, and it is there; a private one is made.
+
+    Raises:
+        StartError: It is not there, or cannot be made.
+    """
+    path = folder_of(definition, folder)
+    if not _is_private(definition):
+        if not os.path.isdir(path):
+            raise StartError(f"its folder does not exist: {path}", hint="mend cwd in its definition")
+        return path
+    try:
+        make_private_folder(Path(path))
+        os.chmod(path, 0o700)  # fails where it belongs to somebody else
+    except OSError as error:
+        hint = "give it a cwd in its definition, or name another folder in IPYMCP_STATE_DIR"
+        raise StartError(f"no private folder for it: {path}: {error.strerror}", hint=hint) from None
+    return path
+
+
+def _is_private(definition: ServerDefinition) -> bool:
+    return definition.source.scope == "user" and definition.cwd is None
+
+
+def _private_folder(name: str) -> str:
+    safe = name
+    if not _FOLDER_NAME.fullmatch(name):
+        safe = f"{_NO_FOLDER_NAME.sub('_', name)[:40]}-{zlib.crc32(name.encode()):08x}"
+    return os.path.join(state_folder(), "servers", safe)
+
+
+PASSED_ON = frozenset(
+    {
+        # who and where
+        *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TERM", "PWD", "HOSTNAME"),
+        # language and time
+        *("LANG", "LANGUAGE", "TZ", "PYTHONIOENCODING", "PYTHONUTF8"),
+        # temporary and user folders
+        *("TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+        "XDG_RUNTIME_DIR",
+        # proxies and certificates
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+        # Python, conda, Node
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "UV_CACHE_DIR", "PIP_CACHE_DIR"),
+        *("NVM_DIR", "NVM_BIN", "NODE_PATH", "VOLTA_HOME", "FNM_DIR", "npm_config_cache", "DISPLAY", "WAYLAND_DISPLAY"),
+        # Windows
+        *("APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC"),
+        *("PATHEXT", "USERNAME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH"),
+    }
+)
+"""The kernel's variables every server gets, besides those that begin with `LC_`."""
+
+_HINTS = {
+    "npx": "install Node.js, or name the program's full path",
+    "npm": "install Node.js, or name the program's full path",
+    "node": "install Node.js, or name the program's full path",
+    "uvx": "pip install uv, or run the server's own module: -- python -m …",
+    "uv": "pip install uv, or run the server's own module: -- python -m …",
+    "docker": "install Docker, or name the program's full path",
+}
+_OWN_PYTHON = frozenset({"python", "python3"})
+"""Typed in a notebook or a script, these mean this interpreter, with what `%pip` has installed."""
+_ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
+
+
+def launch(definition: ServerDefinition, folder: str) -> Launch:
+    """What to run for this definition.
+
+    Args:
+        definition: Of a stdio server, expanded.
+        folder: Where it runs if it was not defined by a file; a `cwd` in its definition is relative to that folder.
+
+    Raises:
+        CommandNotFound: No such program.
+        StartError: Its folder does not exist.
+    """
+    assert definition.command is not None
+    cwd = made_folder(definition, folder)
+    env = _environment(definition)
+    masks.add(*secret_variables(env))
+    if definition.command in _OWN_PYTHON and definition.source.scope in ("cell", "script"):
+        program = sys.executable
+    else:
+        program = _find(definition.command, env["PATH"], program_folder(definition, folder))
+    env["PWD"] = cwd
+    return Launch([program, *definition.args], env, cwd)
+
+
+def forgotten_variable(definition: ServerDefinition, stderr: Iterable[str]) -> str | None:
+    """A variable the server's last words name, that is set here and was not passed on."""
+    given = _environment(definition)
+    for line in stderr:
+        for name in _ENV_NAME.findall(line):
+            if name in os.environ and name not in given:
+                return name
+    return None
+
+
+def _environment(definition: ServerDefinition) -> dict[str, str]:
+    inherit = definition.inherit_env
+    if inherit is True:
+        env = dict(os.environ)
+    else:
+        names = PASSED_ON.union(inherit or ())
+        env = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
+    env.setdefault("PATH", os.defpath)
+    env.update(definition.env)
+    env["PATH"] = _safe_path(env["PATH"])
+    return env
+
+
+def _safe_path(path: str) -> str:
+    """Without empty and relative entries, which would let a stranger's folder stand in for the system's."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+
+
+def _find(command: str, path: str, cwd: str) -> str:
+    if os.path.dirname(command):
+        candidate = os.path.join(cwd, os.path.expanduser(command))
+        found = shutil.which(candidate)
+        where = candidate
+    else:
+        # Last, where this kernel's own programs are: often its environment's folder is not on its PATH.
+        own = str(Path(sys.executable).parent)
+        found = shutil.which(command, path=os.pathsep.join(filter(None, (path, own))))
+        where = f"{command}, on the PATH"
+    if found is None:
+        raise CommandNotFound(
+            f"there is no program {command!r} (looked for {where})",
+            hint=_HINTS.get(command.removesuffix(".exe"), "install it, or name its full path"),
+        )
+    return found

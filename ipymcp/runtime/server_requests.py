@@ -1,0 +1,375 @@
+"""Handlers that answer a server's requests: elicitation, sampling, roots.
+
+Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, client/roots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ipymcp.argument_checks import shown
+from ipymcp.errors import ArgumentError, RpcError
+from ipymcp.interaction.elicitation import is_async
+from ipymcp.interaction.questions import CANCELLED, UNANSWERED, Answer, FormQuestion, UrlQuestion, is_web_address
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.runtime.loop import run_nested
+from ipymcp.runtime.process_env import folder_of
+from ipymcp.runtime.question_routing import Errand
+from ipymcp.runtime.transport_factory import login_extension
+from ipymcp.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import TypeAlias
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.interaction.questions import Interaction
+    from ipymcp.protocol.jsonrpc import Slot
+    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.context import Services
+    from ipymcp.runtime.loop import BackgroundLoop, NestedMode
+    from ipymcp.runtime.question_routing import Desk
+    from ipymcp.runtime.session import ServerSession
+
+__all__ = ["Answers", "SamplingRequest", "SessionResponder", "as_root", "as_roots"]
+
+
+if TYPE_CHECKING:
+    Root: TypeAlias = str | os.PathLike[str] | Mapping[str, str]
+    Roots: TypeAlias = Root | Iterable[Root]
+
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""What a URI begins with; a single letter is a drive of Windows."""
+_SHOWN: Final = 200
+
+
+class Answers:
+    """What the user has set for all servers of a host.
+
+    Args:
+        folder: The notebook's: the root, unless told otherwise.
+        handlers: The loop that the user's own functions run on.
+        desk: Knows where the user waits.
+    """
+
+    def __init__(self, folder: str, handlers: BackgroundLoop, desk: Desk) -> None:
+        self._handlers = handlers
+        self._desk = desk
+        self.sampling: Callable[[Any], Any] | None = None
+        """Answers a server that asks for a model's words; without one, sampling is not declared."""
+        self.samples_tools = False
+        """Whether what answers that takes tools of the server's."""
+        self.elicitation: Callable[[Any], Any] | None = None
+        """Answers a server's questions instead of the user."""
+        self._default = [as_root(folder)]
+        self._roots: list[dict[str, str]] | None = None
+        self.nested_loop: NestedMode = "off"
+        """Where the user's coroutines run: on a loop of ours, or on the caller's, nested where that is blocked."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What to declare, as `ClientCapabilities`."""
+        declared: dict[str, Any] = {"roots": {"listChanged": True}}
+        if self.elicitation is not None or self._desk.interaction is not None:
+            declared["elicitation"] = {"form": {}, "url": {}}
+        if self.sampling is not None:
+            declared["sampling"] = {"tools": {}} if self.samples_tools else {}
+        return declared
+
+    async def run(self, function: Callable[[Any], Any], argument: object, subject: object = None) -> Any:
+        """Call one of the user's functions, on the background loop; a coroutine function runs on a loop of its own.
+
+        Args:
+            function: Takes the argument.
+            argument: What it is to answer.
+            subject: The call it belongs to, where that is known.
+
+        Raises:
+            Exception: Whatever it raises.
+        """
+        if not is_async(function):
+            return await self._on_handlers(asyncio.to_thread(function, argument))
+        place = self._desk.place(subject) if self.nested_loop != "off" else None
+        if place is None or place.loop is None:
+            return await self._on_handlers(function(argument))
+        if not place.is_blocked:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(function(argument)), place.loop))
+        errand = Errand[Any](lambda: run_nested(function(argument)), None)
+        place.post(errand.run, errand.give_up)
+        return await errand.outcome
+
+    async def _on_handlers(self, coroutine: Any) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(coroutine), self._handlers.loop))
+
+    @property
+    def roots(self) -> list[dict[str, str]]:
+        """The folders servers may look at, as the protocol has them."""
+        return self._default if self._roots is None else self._roots
+
+    def set_roots(self, roots: Roots | None) -> None:
+        """Tell servers of these folders instead; None for the usual ones.
+
+        Raises:
+            ArgumentError: As `as_roots`; the folders stay as they were.
+        """
+        self._roots = None if roots is None else as_roots(roots)
+
+    def roots_for(self, definition: ServerDefinition, folder: str) -> list[dict[str, str]]:
+        """The folders one server is told of: those the user set; else those its own command names; else the notebook's.
+
+        A server that is started on some folders takes the roots in their place (server-filesystem does): told of
+        another, it would refuse what it was started for.
+
+        Args:
+            definition: Of the server.
+            folder: Where it runs.
+        """
+        if self._roots is not None:
+            return self._roots
+        named = [path for argument in definition.args if (path := _folder(argument, folder))]
+        return [as_root(path) for path in named] or self._default
+
+
+async def _held(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await it; `exit()` and the like in it are errors as others are: raised on a loop, they would end the loop."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(repr(error)) from error
+
+
+def _folder(argument: str, base: str) -> str | None:
+    """The folder that an argument of a command names, if it is one and looks it."""
+    if os.sep not in argument and argument not in (".", ".."):
+        return None
+    path = os.path.join(base, os.path.expanduser(argument))
+    return os.path.normpath(path) if os.path.isdir(path) else None
+
+
+def as_root(folder: str) -> dict[str, str]:
+    """A folder as the protocol has it."""
+    path = Path(os.path.abspath(os.path.expanduser(folder)))
+    return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
+def as_roots(given: object) -> list[dict[str, str]]:
+    """Folders that the user names, as the protocol has them.
+
+    Args:
+        given: A path, a `file://` URI, a mapping with `uri` and perhaps `name`, or several of these. Relative paths
+            start at the working folder.
+
+    Raises:
+        ArgumentError: It is something else, or one of them is not an existing folder.
+    """
+    if isinstance(given, str | os.PathLike | Mapping):
+        return [_given_root(cast("object", given))]
+    if isinstance(given, bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+        raise _no_root(cast("object", given))
+    return [_given_root(one) for one in cast("Iterable[object]", given)]
+
+
+def _given_root(given: object) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        named = cast("Mapping[object, object]", given)
+        uri, name = named.get("uri"), named.get("name")
+        unknown = [key for key in named if key not in ("uri", "name")]
+        if unknown or not isinstance(uri, str) or not isinstance(name, str | None):
+            raise _no_root(named)
+        root = {"uri": uri} if _folder_of(uri) else {}
+        return root | ({"name": name} if name else {})
+    path: object = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str) or not path:
+        raise _no_root(cast("object", given))
+    if not _SCHEME.match(path):
+        return as_root(_existing(path, os.path.abspath(os.path.expanduser(path))))
+    folder = _folder_of(path)
+    return {"uri": path, "name": os.path.basename(folder.rstrip(os.sep)) or folder}
+
+
+def _folder_of(uri: str) -> str:
+    """The folder that a `file://` URI names.
+
+    Raises:
+        ArgumentError: It is another kind of URI, or names no existing folder of this machine.
+    """
+    from urllib.request import url2pathname  # with all of urllib's HTTP: not at %load_ext
+
+    try:
+        scheme, host, path, query, fragment = urlsplit(uri)
+    except ValueError:
+        scheme = host = path = query = fragment = ""
+    if scheme != "file" or host not in ("", "localhost") or not path.startswith("/") or query or fragment:
+        message = f"mcp.roots: {uri[:_SHOWN]!r} is not the URI of a folder on this machine"
+        raise ArgumentError(message, hint="such a URI is file:///path/of/the/folder")
+    return _existing(uri, url2pathname(path))
+
+
+def _existing(given: str, path: str) -> str:
+    """The path, which must be that of a folder."""
+    if os.path.isdir(path):
+        return path
+    what = "is not a folder" if os.path.exists(path) else "does not exist"
+    hint = "name the folder that it is in" if os.path.exists(path) else f"a relative path starts at {os.getcwd()}"
+    raise ArgumentError(f"mcp.roots: {given[:_SHOWN]!r} {what}", hint=hint)
+
+
+def _no_root(given: object) -> ArgumentError:
+    return ArgumentError(
+        f"mcp.roots: expected folders, got {shown(given)}",
+        hint="give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders",
+    )
+
+
+_REJECTED = -1
+_ANSWER_IN_CODE = "answer in code with mcp.on_elicitation(function)"
+_INTERNAL = -32603
+_METHOD_NOT_FOUND = -32601
+
+
+class SamplingRequest(msgspec.Struct, frozen=True):
+    """A server wants a model's words."""
+
+    server: str
+    tool: str | None
+    """The tool whose call asks, where that is known."""
+    messages: list[dict[str, Any]]
+    """`role` and `content`, as the protocol has them."""
+    system_prompt: str | None
+    max_tokens: int | None
+    params: dict[str, Any]
+    """All of the request's params: `modelPreferences`, `temperature`, `stopSequences`, …"""
+
+    def __repr__(self) -> str:
+        return one_line(f"<SamplingRequest of {self.server}, {len(self.messages)} messages>")
+
+
+class SessionResponder:
+    """Answers one session's server.
+
+    Args:
+        session: Whose.
+        services: The host's.
+    """
+
+    def __init__(self, session: ServerSession, services: Services) -> None:
+        self._session = session
+        self._services = services
+
+    def capabilities(self) -> dict[str, Any]:
+        """What to declare now, with the extension of MCP by which this server is logged in to."""
+        declared = self._services.answers.capabilities()
+        extension = login_extension(self._session.definition)
+        return declared | ({"extensions": {extension: {}}} if extension else {})
+
+    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+        """The result for one request of the server; the clocks of the calls that wait for it stand still meanwhile."""
+        call, owed = self._concerned(slot)
+        with contextlib.ExitStack() as clocks:
+            for waiting in owed:
+                clocks.enter_context(waiting.owing())
+            if method == "roots/list":
+                definition = self._session.expanded
+                folder = folder_of(definition, self._services.folder)
+                return {"roots": self._services.answers.roots_for(definition, folder)}
+            if method == "elicitation/create":
+                return _as_result(await self._elicit(params, call))
+            if method == "sampling/createMessage":
+                return await self._sample(params, call)
+        raise RpcError(f"{method} is not supported by this host", code=_METHOD_NOT_FOUND)
+
+    def _concerned(self, slot: Slot | None) -> tuple[Call[Any] | None, list[Call[Any]]]:
+        """The call that asks, where that is known, and those that cannot go on before there is an answer."""
+        running = [call for call in list(self._services.running.values()) if call.session is self._session]
+        asking = next((call for call in running if slot is not None and call.is_at(slot)), None)
+        if asking is None and slot is None and len(running) == 1:
+            asking = running[0]
+        return asking, running if asking is None else [asking]
+
+    async def _elicit(self, params: dict[str, Any], call: Call[Any] | None) -> Answer:
+        message, tool = str(params.get("message") or ""), call.tool if call else None
+        if params.get("mode") == "url":
+            visited = UrlQuestion(self._session.name, tool, message, str(params.get("url") or ""))
+            if not is_web_address(visited.url):
+                return self._noted(Answer("decline", note=f"asked to visit what is no web address: {visited.url!r}"))
+            return await self._ask(visited, lambda desk: desk.visit(visited), call)
+        schema = params.get("requestedSchema")
+        filled = FormQuestion(self._session.name, tool, message, schema if is_object(schema) else {})
+        return await self._ask(filled, lambda desk: desk.fill(filled), call)
+
+    async def _ask(
+        self, question: FormQuestion | UrlQuestion, ask: Callable[[Interaction], Answer], call: Call[Any] | None
+    ) -> Answer:
+        handler = self._services.answers.elicitation
+        if handler is None:
+            answer = self._noted(await self._services.desk.ask("form", ask, CANCELLED, call, unanswered=UNANSWERED))
+            if answer is UNANSWERED:
+                self._tell(call, "asked a question, nobody could be asked here, and it was cancelled", _ANSWER_IN_CODE)
+            return answer
+        try:
+            return await self._services.answers.run(handler, question, call)
+        except Exception as error:
+            what = str(error) if isinstance(error, ArgumentError) else f"on_elicitation raised {error!r}"
+            self._tell(call, "asked a question that was cancelled", what)
+            return self._noted(Answer("cancel", note=what))
+
+    async def _sample(self, params: dict[str, Any], call: Call[Any] | None) -> dict[str, Any]:
+        handler = self._services.answers.sampling
+        if handler is None:
+            raise RpcError("sampling/createMessage is not supported by this host", code=_METHOD_NOT_FOUND)
+        messages, limit, prompt = params.get("messages"), params.get("maxTokens"), params.get("systemPrompt")
+        request = SamplingRequest(
+            self._session.name,
+            call.tool if call else None,
+            [message for message in messages if is_object(message)] if is_array(messages) else [],
+            prompt if isinstance(prompt, str) else None,
+            limit if isinstance(limit, int) else None,
+            params,
+        )
+        try:
+            given = await self._services.answers.run(handler, request, call)
+        except RpcError:
+            raise
+        except Exception as error:
+            self._session.log.add("host", "error", f"on_sampling raised {error!r}")
+            self._tell(call, "asked for a model's words and got none", f"on_sampling raised {error!r}")
+            raise RpcError("the host's handler failed", code=_INTERNAL) from error
+        if given is None:
+            raise RpcError("the user rejected the request", code=_REJECTED)
+        return _as_message(given)
+
+    def _tell(self, call: Call[Any] | None, what: str, why: str) -> None:
+        """Say below the cell what the server's own answer need not say."""
+        asker = f"{self._session.name}.{call.tool}" if call else self._session.name
+        self._services.notices.add(f"{asker} {what}: {why}")
+
+    def _noted(self, answer: Answer) -> Answer:
+        if answer.note:
+            self._session.log.add("host", "warning", f"its question was answered {answer.action!r}: {answer.note}")
+        return answer
+
+
+def _as_result(answer: Answer) -> dict[str, Any]:
+    result: dict[str, Any] = {"action": answer.action}
+    if answer.action == "accept" and answer.content is not None:
+        result["content"] = answer.content
+    return result
+
+
+def _as_message(given: object) -> dict[str, Any]:
+    """What a handler returned as a `CreateMessageResult`: text, a content block, or the result itself."""
+    message: dict[str, Any] = {"role": "assistant", "model": "unknown", "stopReason": "endTurn"}
+    if is_object(given) and "content" in given:
+        return {**message, **given}
+    if is_object(given) and "type" in given:
+        return {**message, "content": given}
+    return {**message, "content": {"type": "text", "text": str(given)}}

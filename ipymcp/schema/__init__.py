@@ -1,0 +1,1 @@
+"""JSON Schema for people: signatures, coercion and validation of arguments."""

@@ -1,0 +1,408 @@
+"""A schema as Python shows it: type annotations, a signature's parameters, a docstring."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+import textwrap
+import unicodedata
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import msgspec
+
+from ipymcp.masking import mask, masks
+from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, form_kinds, listed_values, properties
+from ipymcp.schema.validation import listing, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Annotation", "Parameter", "ParameterList", "annotate", "docstring", "printable", "read_parameters"]
+
+
+_NAMES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_ORDER: Final = ("str", "int", "float", "bool")
+_MAX_LITERALS: Final = 16
+_MAX_UNION: Final = 6
+_MAX_DEPTH: Final = 4
+
+ObjectNamer = Callable[[Schema], str | None]
+"""Gives an object form a name of its own, such as a TypedDict's."""
+
+
+class Annotation(str):
+    """An annotation in words, which `inspect` prints without quotes, and the type that they name.
+
+    Args:
+        words: Such as `int | None`.
+        type: That type; what has a name of its own elsewhere is a `dict[str, Any]`.
+    """
+
+    type: Any
+
+    def __new__(cls, words: str, type: Any = Any) -> Annotation:
+        """The words, with their type."""
+        made = super().__new__(cls, words)
+        made.type = type
+        return made
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_ANY: Final = Annotation("Any")
+_TYPES: Final = {
+    word: Annotation(word, kind)
+    for word, kind in (("str", str), ("int", int), ("float", float), ("bool", bool), ("None", type(None)))
+}
+
+
+def annotate(
+    tree: SchemaTree, schema: Any, *, nullable: bool = False, name_object: ObjectNamer | None = None
+) -> Annotation:
+    """The annotation for values of a subschema; `Any` where it says nothing, or more than is readable.
+
+    Args:
+        tree: The schema that the subschema belongs to.
+        schema: The subschema.
+        nullable: Add `| None`.
+        name_object: What names object forms; `dict[str, …]` without it or where it gives None.
+    """
+    return _Words(tree, name_object).of(schema, nullable=nullable)
+
+
+class _Words:
+    def __init__(self, tree: SchemaTree, name_object: ObjectNamer | None) -> None:
+        self.tree = tree
+        self.name_object = name_object
+
+    def of(self, schema: Any, depth: int = _MAX_DEPTH, *, nullable: bool = False) -> Annotation:
+        if depth <= 0:
+            return _ANY
+        literals: list[Any] = []
+        words: dict[Annotation, None] = {}
+        for form in self.tree.alternatives(schema):
+            listed = _literals(form)
+            if listed is not None:
+                literals += [value for value in listed if value not in literals]
+            else:
+                words.update(dict.fromkeys(self._form(form, depth)))
+        if len(literals) > _MAX_LITERALS:
+            words.update(dict.fromkeys(_words_of(literals)))
+        elif some := [repr(value) for value in literals if value is not None]:
+            values = tuple(masks.json(value) for value in literals if value is not None)
+            words = {Annotation(f"Literal[{', '.join(some)}]", Literal[values]): None, **words}
+        if None in literals or nullable:
+            words[_TYPES["None"]] = None
+        return _union(words)
+
+    def _form(self, form: Schema, depth: int) -> list[Annotation]:
+        kinds = form_kinds(form)
+        if kinds is None:
+            return [_ANY]
+        words = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
+        if "array" in kinds:
+            items = form.get("items", True) if "prefixItems" not in form else True
+            item = self.of(items if isinstance(items, dict) else True, depth - 1)
+            words.append(Annotation(f"list[{item}]", list[item.type]))
+        if "object" in kinds:
+            words.append(self._object(form, depth))
+        return words
+
+    def _object(self, form: Schema, depth: int) -> Annotation:
+        named = self.name_object(form) if self.name_object and properties(form) else None
+        if named:
+            return Annotation(named, dict[str, Any])
+        extra: Any = form.get("additionalProperties")
+        values = self.of(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else _ANY
+        return Annotation(f"dict[str, {values}]", dict[str, values.type])
+
+
+def _union(words: dict[Annotation, None]) -> Annotation:
+    if _ANY in words or not words:
+        return _ANY
+    if len(words) > _MAX_UNION:
+        return _ANY
+    # None reads best at the end.
+    listed = sorted(words, key=lambda word: word == "None")
+    return Annotation(" | ".join(listed), reduce(lambda one, other: one | other, [word.type for word in listed]))
+
+
+def _literals(form: Schema) -> list[Any] | None:
+    """The listed values, where Python's `Literal` can say all of them."""
+    listed = listed_values(form)
+    if listed is None or not all(value is None or isinstance(value, str | int) for value in listed):
+        return None
+    return listed
+
+
+def _words_of(literals: list[Any]) -> list[Annotation]:
+    return _ordered({type(value).__name__ for value in literals if value is not None})
+
+
+def _ordered(words: set[str]) -> list[Annotation]:
+    ordered = sorted(words, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))
+    return [_TYPES[word] for word in ordered]
+
+
+_MAX_CHOICES: Final = 1_000
+_APPLICATORS: Final = frozenset(
+    {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"}
+)
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One argument of a tool."""
+
+    name: str
+    """The exact name in the tool's schema."""
+    alias: str
+    """What Python code writes: the name itself, or an identifier made from it (`from_`, `max_results`)."""
+    required: bool
+    annotation: Any
+    """The type in words, such as `int | None`, with the type itself."""
+    default: Any
+    """The schema's default, None for an optional one without, `inspect.Parameter.empty` for a required one."""
+    description: str
+    """One paragraph, often empty."""
+    enum: tuple[Any, ...]
+    """The allowed values where the schema lists them."""
+    schema: Mapping[str, Any]
+    """The argument's own schema."""
+
+
+class _ShownParameter(inspect.Parameter):
+    """A parameter whose annotation is a type, and is shown in words."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, name: str, kind: Any, *, default: Any = inspect.Parameter.empty, annotation: Any) -> None:
+        self._words = annotation
+        kind_of_value = annotation.type if isinstance(annotation, Annotation) else annotation
+        super().__init__(name, kind, default=default, annotation=kind_of_value)
+
+    def __str__(self) -> str:
+        return str(inspect.Parameter(self.name, self.kind, default=self.default, annotation=self._words))
+
+
+class ParameterList(msgspec.Struct, frozen=True):
+    """All parameters of a tool, the required ones first."""
+
+    parameters: tuple[Parameter, ...]
+    open: bool
+    """Whether arguments that are not declared may be given."""
+    says_open: bool
+    """Whether the schema says so, or says nothing; `properties: {}` is how servers declare a tool without arguments."""
+
+    def signature(self) -> inspect.Signature:
+        """Required arguments by position or name, optional ones by name; `**arguments` where others are allowed.
+
+        It is for people to look at: secrets among the defaults are masked.
+        """
+        kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
+        listed: list[inspect.Parameter] = [
+            _ShownParameter(
+                each.alias, kinds[each.required], default=masks.json(each.default), annotation=each.annotation
+            )
+            for each in self.parameters
+        ]
+        if self.says_open:
+            rest = _free("arguments", {each.alias for each in self.parameters})
+            listed.append(_ShownParameter(rest, inspect.Parameter.VAR_KEYWORD, annotation=Annotation("Any")))
+        return inspect.Signature(listed, return_annotation=Annotation("ToolResult"))
+
+
+def read_parameters(tree: SchemaTree) -> ParameterList:
+    """The parameters that a tool's input schema declares."""
+    members = tree.record.members
+    required = tree.record.required  # in the author's order, even where the members were sorted by a serialiser
+    order = required + [name for name in members if name not in set(required)]
+    aliases = _aliases(order)
+    listed = tuple(
+        _parameter(tree, name, aliases[name], members.get(name, ANYTHING), required=at < len(required))
+        for at, name in enumerate(order)
+    )
+    is_open = _is_open(tree.root, members)
+    empty_on_purpose = tree.root.get("properties") == {} and not tree.root.get("additionalProperties")
+    return ParameterList(listed, open=is_open, says_open=is_open and not empty_on_purpose)
+
+
+def _parameter(tree: SchemaTree, name: str, alias: str, schema: Any, *, required: bool) -> Parameter:
+    own = cast("Schema", schema) if isinstance(schema, dict) else ANYTHING
+    default = inspect.Parameter.empty if required else own.get("default")
+    annotation = annotate(tree, schema, nullable=not required and default is None)
+    return Parameter(
+        name=name,
+        alias=alias,
+        required=required,
+        annotation=Annotation(mask(annotation), annotation.type),
+        default=default,
+        description=_description(tree, own),
+        enum=tree.choices(schema)[:_MAX_CHOICES],
+        schema=own,
+    )
+
+
+def _description(tree: SchemaTree, schema: Schema) -> str:
+    found = schema.get("description")
+    if not isinstance(found, str):
+        found = next(
+            (text for form in tree.alternatives(schema) if isinstance(text := form.get("description"), str)), ""
+        )
+    return " ".join(found.split())
+
+
+def _is_open(root: Schema, members: Schema) -> bool:
+    """Whether undeclared arguments are let through.
+
+    JSON Schema lets them through whenever `additionalProperties` is absent. Authors who list the arguments and leave
+    that word out do not mean it; then a surplus argument is a typo and better said than sent.
+    """
+    extra = root.get("additionalProperties")
+    if extra is not None:
+        return extra is not False or "patternProperties" in root
+    return not members or "patternProperties" in root or not _APPLICATORS.isdisjoint(root)
+
+
+def _aliases(names: list[str]) -> dict[str, str]:
+    """An identifier for each name, all different; a name that is one keeps it."""
+    found = {name: name for name in names if _identifier(name) == name}
+    taken = set(found.values())
+    for name in names:
+        if name not in found:
+            found[name] = _free(_identifier(name), taken)
+            taken.add(found[name])
+    return found
+
+
+def _identifier(name: str) -> str:
+    """The identifier nearest to a name, as Python would read it in a source (NFKC)."""
+    word = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name)) or "_"
+    if not word.isidentifier():
+        word = f"_{word}"
+    if not word.isidentifier():
+        word = re.sub(r"[^A-Za-z0-9_]", "_", word)
+    return f"{word}_" if keyword.iskeyword(word) or word == "__debug__" else word
+
+
+def _free(word: str, taken: set[str]) -> str:
+    number, free = 1, word
+    while free in taken:
+        number += 1
+        free = f"{word}_{number}"
+    return free
+
+
+_WIDTH: Final = 100
+_MAX_TEXT: Final = 20_000
+_NEWLINES: Final = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_DROPPED: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
+_HINTS: Final = (
+    ("readOnlyHint", True, "only reads"),
+    ("readOnlyHint", False, "changes things"),
+    ("destructiveHint", True, "may destroy or overwrite"),
+    ("destructiveHint", False, "only adds"),
+    ("idempotentHint", True, "changes nothing more when called again"),
+    ("openWorldHint", True, "reaches outside, such as the web"),
+    ("openWorldHint", False, "stays within its own data"),
+)
+
+
+def printable(text: str) -> str:
+    """A server's text without secrets and what no reader sees: control, format, private characters, selectors.
+
+    Line ends of every kind become newlines. Text that only a model would read is how instructions are smuggled.
+    """
+    text = mask(text)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each for each in _NEWLINES.sub("\n", text) if each in "\n\t" or _is_seen(each))
+
+
+def _is_seen(character: str) -> bool:
+    if unicodedata.category(character) in _DROPPED:
+        return False
+    return not ("\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef")
+
+
+def docstring(
+    title: str | None,
+    description: str | None,
+    parameters: Sequence[Parameter],
+    output_schema: Mapping[str, Any] | None,
+    annotations: Mapping[str, Any] | None,
+    *,
+    server: str,
+    tool: str,
+    kind: str = "Tool",
+) -> str:
+    """A tool's help text, in the form of a Google docstring.
+
+    Args:
+        title: The tool's title, shown where the description does not begin with it.
+        description: The server's description.
+        parameters: The tool's arguments.
+        output_schema: The tool's output schema, where it has one.
+        annotations: The tool's annotations; the hints among them are the server's own claims.
+        server: The server's name in this notebook.
+        tool: The tool's own name.
+        kind: What it is, where it is no tool.
+    """
+    about = textwrap.dedent(printable((description or "")[:_MAX_TEXT])).strip()
+    name = shortened(printable(title or ""), _WIDTH)
+    heading = [name] if name and not about.casefold().startswith(name.casefold()) else []
+    sections = [*heading, about, _arguments(parameters), _returns(output_schema), _claims(annotations)]
+    source = f"{kind} {shortened(printable(tool), 80)!r} of the MCP server {shortened(printable(server), 80)!r}."
+    return "\n\n".join([section for section in sections if section] + [source])
+
+
+def _arguments(parameters: Sequence[Parameter]) -> str:
+    return "\n".join(["Args:", *(_argument(each) for each in parameters)]) if parameters else ""
+
+
+def _argument(parameter: Parameter) -> str:
+    words = [printable(parameter.description)[:_MAX_TEXT]]
+    if parameter.enum and "Literal[" not in parameter.annotation:
+        words.append(f"One of {printable(listing(parameter.enum))}.")
+    if not parameter.required and parameter.default is not None:
+        words.append(f"Default: {printable(shortened(repr(parameter.default), 60))}.")
+    if parameter.alias != parameter.name:
+        words.append(f"Its own name is {shortened(printable(parameter.name), 80)!r}.")
+    kind = parameter.annotation if parameter.required else f"{parameter.annotation}, optional"
+    line = " ".join(word if word.endswith((".", "!", "?", ":")) else f"{word}." for word in words if word)
+    head = f"{parameter.alias} ({kind}):"
+    return textwrap.fill(
+        f"{head} {line}".rstrip(),
+        _WIDTH,
+        initial_indent="    ",
+        subsequent_indent="        ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _returns(output_schema: Mapping[str, Any] | None) -> str:
+    if not output_schema:
+        return ""
+    tree = SchemaTree(output_schema)
+    members = tree.record.members
+    if not members:
+        return f"Returns:\n    A ToolResult whose .data is {printable(annotate(tree, tree.root))}."
+    lines = [
+        f"    {shortened(printable(name), 60)}: {printable(annotate(tree, part))}"
+        for name, part in list(members.items())[:50]
+    ]
+    return "\n".join(["Returns:", "    A ToolResult; its .data has", *(f"    {line}" for line in lines)])
+
+
+def _claims(annotations: Mapping[str, Any] | None) -> str:
+    """The hints, in words. A tool that only reads cannot destroy, whatever the other hint says."""
+    given = dict(annotations or {})
+    if given.get("readOnlyHint") is True:
+        given.pop("destructiveHint", None)
+        given.pop("idempotentHint", None)
+    said = [words for key, value, words in _HINTS if given.get(key) is value]
+    return f"The server says that it {', '.join(said)}." if said else ""

@@ -1,0 +1,674 @@
+"""A tool's input schema with references followed and alternatives spelled out, at a bounded cost.
+
+A schema comes from a stranger. It may be circular, enormous or nonsense; every walk here has a bound, and what cannot
+be understood counts as "anything goes", so that the server judges it and the tool stays callable. Only references into
+the schema itself are followed (`#/…`, `#anchor`, the `$id` of a part of it); nothing is ever opened.
+
+Source: JSON Schema 2020-12, core sections 8 and 10, validation section 6; draft-07 spellings are read as well.
+
+A schema of a few lines can ask one value millions of questions: forty definitions, each `anyOf` twice the next one; or
+thirty alternatives that each contain themselves, and a value twenty levels deep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote, urljoin
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "ANYTHING",
+    "Budget",
+    "KINDS",
+    "Record",
+    "Schema",
+    "SchemaCost",
+    "SchemaTree",
+    "form_kinds",
+    "is_kind",
+    "item_schemas",
+    "json_equal",
+    "kind_of",
+    "listed_values",
+    "merged",
+    "parts_of",
+    "properties",
+    "reference_of",
+    "required_names",
+    "says_only_types",
+    "united",
+]
+
+
+Schema = dict[str, Any]
+"""One subschema. The boolean schemas are read as `{}` (true) and `{"not": {}}` (false)."""
+
+ANYTHING: Final[Schema] = {}
+KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
+_MAX_ALTERNATIVES: Final = 32
+_MAX_REFERENCES: Final = 16
+_MAX_STEPS: Final = 400
+_MAX_MEMBERS: Final = 2_000
+_SETTLED: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_BRANCHES: Final = ("anyOf", "oneOf")
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_DATA: Final = frozenset(("enum", "const", "default", "examples"))
+"""Keywords whose values are no schemas, whatever they look like."""
+_LONGEST_UNITED: Final = 400
+_NOTES: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format", "$comment")
+)
+_OF_RECORDS: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
+
+
+def kind_of(value: Any) -> str:
+    """The JSON Schema type of a JSON value: `integer` for 5 and for 5.0."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def is_kind(value: Any, kinds: frozenset[str]) -> bool:
+    """Whether a JSON value is of one of these types; every integer is a number too."""
+    kind = kind_of(value)
+    return kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def json_equal(one: Any, other: Any) -> bool:
+    """Equality as JSON has it: 1 is 1.0, but True is not 1."""
+    return one == other and (isinstance(one, bool) == isinstance(other, bool))
+
+
+class Budget:
+    """So many steps and no more: `RecursionError` at the one too many."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        """Take a step, or several."""
+        self.left -= steps
+        if self.left < 0:
+            raise RecursionError("the schema branches too often")
+
+
+class Record(Struct, frozen=True):
+    """What a schema says of an object: all its members, in whichever of its alternatives they are.
+
+    Attributes:
+        members: By their exact names; one that several alternatives declare is what any of them says.
+        required: Those that must be there in every alternative.
+        is_closed: Whether there may be no others.
+        unions: For each `anyOf` or `oneOf`, its alternatives.
+        about: What the schema says of itself.
+    """
+
+    members: Schema
+    required: list[str]
+    is_closed: bool = False
+    unions: tuple[tuple[Record, ...], ...] = ()
+    about: str = ""
+
+
+class SchemaTree:
+    """One schema and the memory of what was already looked up in it.
+
+    Args:
+        root: The whole schema; references are read from here.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root: Schema = dict(root)
+        # By identity. The schema is kept beside the answer so that its id is never given to another.
+        self._alternatives: dict[int, tuple[Any, tuple[Schema, ...]]] = {}
+        self._settled: dict[int, tuple[Any, frozenset[type]]] = {}
+        self._kinds: dict[int, tuple[Any, frozenset[str] | None]] = {}
+
+    def pointer(self, reference: str) -> Any:
+        """What `#/…` points at.
+
+        Raises:
+            LookupError: It points at nothing, or out of this schema.
+        """
+        address, _, fragment = reference.partition("#")
+        is_path = not fragment or fragment.startswith("/")
+        if not address and is_path:
+            try:
+                return _part(self.root, fragment)
+            except LookupError:
+                if len(self._named) == 1:
+                    raise
+        for base in (*self._named,):  # of the part that refers, which is not known here: the whole comes first
+            place = urljoin(base, address).partition("#")[0] if address else base
+            if not is_path and f"{place}#{fragment}" in self._named:
+                return self._named[f"{place}#{fragment}"]
+            if is_path and place in self._named:
+                try:
+                    return _part(self._named[place], fragment)
+                except LookupError:
+                    continue
+        raise LookupError(reference)
+
+    @cached_property
+    def _named(self) -> dict[str, Schema]:
+        """The parts that have a name of their own, by `$id` and by `$id#anchor`; the whole is the first."""
+        found: dict[str, Schema] = {}
+        own = self.root.get("$id")
+        found[own.partition("#")[0] if isinstance(own, str) else ""] = self.root
+
+        def walk(node: Any, base: str) -> None:
+            if isinstance(node, list):
+                for each in cast("list[Any]", node):
+                    walk(each, base)
+            if not isinstance(node, dict):
+                return
+            schema = cast("Schema", node)
+            own = schema.get("$id")
+            if isinstance(own, str):
+                address, _, anchor = urljoin(base, own).partition("#")
+                found.setdefault(f"{address}#{anchor}" if anchor else address, schema)
+                base = address
+            for word in _ANCHORS:
+                if isinstance(schema.get(word), str):
+                    found.setdefault(f"{base}#{schema[word]}", schema)
+            for each in parts_of(schema):
+                walk(each, base)
+
+        walk(self.root, next(iter(found)))
+        return found
+
+    def alternatives(self, schema: Any) -> tuple[Schema, ...]:
+        """The forms a value may take: `$ref` followed, `allOf` merged, `anyOf` and `oneOf` spelled out.
+
+        Never empty. Where a bound is met the answer is `({},)`: anything.
+        """
+        known = self._alternatives.get(id(schema))
+        if known is None:
+            try:
+                found = tuple(self._spell_out(schema, Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
+            except (LookupError, RecursionError):
+                found = (ANYTHING,)
+            if len(found) > _MAX_ALTERNATIVES:
+                found = (ANYTHING,)
+            known = self._alternatives[id(schema)] = (schema, found)
+        return known[1]
+
+    def _spell_out(self, schema: Any, budget: Budget, left: int) -> list[Schema]:
+        budget.spend()
+        if not isinstance(schema, dict):
+            return [{"not": {}} if schema is False else ANYTHING]
+        own = cast("Schema", schema)
+        if left <= 0:
+            raise RecursionError
+        forms = [own]
+        reference = reference_of(own)
+        if reference is not None:
+            forms = _combine(forms, self._spell_out(self.pointer(reference), budget, left - 1))
+        for part in _listed(own, "allOf"):
+            forms = _combine(forms, self._spell_out(part, budget, left - 1))
+        for keyword in _BRANCHES:
+            branches = _listed(own, keyword)
+            if branches:
+                spelled = [form for branch in branches for form in self._spell_out(branch, budget, left - 1)]
+                forms = _combine(forms, spelled)
+        return forms
+
+    def kinds(self, schema: Any) -> frozenset[str] | None:
+        """The JSON types a value of this schema may have; None where any will do."""
+        known = self._kinds.get(id(schema))
+        if known is None:
+            kinds: frozenset[str] | None = frozenset()
+            for form in self.alternatives(schema):
+                of_form = form_kinds(form)
+                kinds = None if kinds is None or of_form is None else kinds | of_form
+            known = self._kinds[id(schema)] = (schema, kinds)
+        return known[1]
+
+    def settled(self, schema: Any) -> frozenset[type]:
+        """The Python types of scalars that this schema takes as they are, so that nobody need look closer."""
+        known = self._settled.get(id(schema))
+        if known is None:
+            kinds = self.kinds(schema) or ()
+            listed = any(listed_values(form) is not None for form in self.alternatives(schema))
+            types = frozenset(each for kind in kinds for each in _SETTLED.get(kind, ()))
+            known = self._settled[id(schema)] = (schema, frozenset() if listed else types)
+        return known[1]
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it says of an object only which members it has, so that judging these is judging all of it."""
+        members, required = self.root.get("properties"), self.root.get("required", [])
+        return (
+            _OF_RECORDS.issuperset(self.root)
+            and self.root.get("type") == "object"
+            and isinstance(members, dict)
+            and isinstance(required, list)
+            and isinstance(self.root.get("additionalProperties", True), bool)
+            and all(isinstance(name, str) and name in members for name in cast("list[Any]", required))
+        )
+
+    @cached_property
+    def record(self) -> Record:
+        """What the root says of the object that it takes. Where a bound is met, what stands in it directly."""
+        own = Record(properties(self.root), required_names(self.root))
+        try:
+            return self._record(self.root, Budget(_MAX_MEMBERS), _MAX_REFERENCES) or own
+        except RecursionError:
+            return own
+
+    def _record(self, schema: Any, budget: Budget, left: int) -> Record | None:
+        """None where it takes no object."""
+        budget.spend()
+        if not isinstance(schema, dict):
+            return None if schema is False else Record({}, [])
+        own = cast("Schema", schema)
+        kinds = form_kinds(own)
+        if left <= 0:
+            raise RecursionError
+        if own.get("not") == {} or (kinds is not None and "object" not in kinds):
+            return None
+        is_closed = own.get("additionalProperties") is False and "patternProperties" not in own
+        text = own.get("description", own.get("title"))
+        found = Record(properties(own), required_names(own), is_closed, about=text if isinstance(text, str) else "")
+        parts = list(_listed(own, "allOf"))
+        reference = reference_of(own)
+        if reference is not None:
+            with suppress(LookupError):  # nothing is known of it
+                parts.append(self.pointer(reference))
+        for part in parts:
+            other = self._record(part, budget, left - 1)
+            if other is None:
+                return None
+            found = _both(found, other)
+        for keyword in _BRANCHES:
+            variants = [self._record(branch, budget, left - 1) for branch in _listed(own, keyword)]
+            if some := [each for each in variants if each is not None]:
+                found = _both(found, _any_of(some))
+        return found
+
+    def choices(self, schema: Any) -> tuple[Any, ...]:
+        """The values a schema lists (`enum`, `const`), null apart; empty where it takes others as well."""
+        found: list[Any] = []
+        for form in self.alternatives(schema):
+            listed = listed_values(form)
+            if listed is None:
+                if form_kinds(form) == frozenset({"null"}):
+                    continue
+                return ()
+            found += [value for value in listed if value is not None and value not in found]
+        return tuple(found)
+
+
+def says_only_types(schema: Any) -> bool:
+    """Whether any value of the types that a schema names is valid; `format` is not asserted."""
+    if not isinstance(schema, dict) or not _NOTES.issuperset(cast("Schema", schema).keys() - {"type"}):
+        return False
+    declared = cast("Schema", schema).get("type")
+    names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+    return bool(names) and all(name in KINDS for name in names)
+
+
+def form_kinds(form: Schema) -> frozenset[str] | None:
+    """The types one form takes; None where any will do."""
+    listed = listed_values(form)
+    if listed is not None:
+        return frozenset(kind_of(value) for value in listed)
+    declared = form.get("type")
+    names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+    kinds = frozenset(name for name in names if isinstance(name, str) and name in KINDS)
+    if kinds:
+        return kinds
+    # Many servers leave the type out where it goes without saying.
+    if properties(form):
+        return frozenset({"object"})
+    return frozenset({"array"}) if "items" in form else None
+
+
+def listed_values(form: Schema) -> list[Any] | None:
+    """The values of `enum` or `const`; None where the form lists none."""
+    if "const" in form:
+        return [form["const"]]
+    listed = form.get("enum")
+    return cast("list[Any]", listed) if isinstance(listed, list) and listed else None
+
+
+def properties(form: Schema) -> Schema:
+    """The declared members by their exact names."""
+    found = form.get("properties")
+    return cast("Schema", found) if isinstance(found, dict) else {}
+
+
+def required_names(form: Schema) -> list[str]:
+    """The members that must be there, in the schema's order, each once."""
+    return list(dict.fromkeys(name for name in _listed(form, "required") if isinstance(name, str)))
+
+
+def item_schemas(form: Schema) -> Callable[[int], Any]:
+    """What gives the schema of the item at an index (`prefixItems`, `items`; draft-07's list of `items`)."""
+    items = form.get("items", ANYTHING)
+    first = _listed(form, "prefixItems")
+    rest = items
+    if isinstance(items, list):
+        first, rest = cast("list[Any]", items), form.get("additionalItems", ANYTHING)
+    return partial(_item_schema, first, rest)
+
+
+def _item_schema(first: list[Any], rest: Any, index: int) -> Any:
+    return first[index] if index < len(first) else rest
+
+
+def _listed(schema: Schema, keyword: str) -> list[Any]:
+    found = schema.get(keyword)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def _combine(forms: list[Schema], others: list[Schema]) -> list[Schema]:
+    """Every form of one with every form of the other, as `allOf` has it."""
+    if len(forms) * len(others) > _MAX_ALTERNATIVES:
+        raise RecursionError
+    return [merged(one, other) for one in forms for other in others]
+
+
+def merged(one: Schema, other: Schema, lost: list[str] | None = None) -> Schema:
+    """What holds for both, the tighter of two limits; the first speaks where both describe the same thing.
+
+    Args:
+        one: A schema, without references and alternatives: those are left out.
+        other: Another.
+        lost: Is told the keywords of the other that cannot be said beside the first's.
+    """
+    result = {key: value for key, value in {**other, **one}.items() if key not in _SPELLED}
+    differing = [word for word in one if word in other and word in result and not json_equal(one[word], other[word])]
+    for word in differing:
+        both = _tighter(word, one[word], other[word])
+        if both is not None:
+            result[word] = both
+        elif word not in _NOTES - {"format"} and word not in ("enum", "const") and lost is not None:
+            lost.append(word)
+    values, others = listed_values(one), listed_values(other)
+    if values is not None and others is not None:
+        common = [value for value in values if any(json_equal(value, each) for each in others)]
+        if common:
+            result.pop("const", None)
+            result["enum"] = common
+        elif lost is not None:
+            lost.append("enum")
+    return result
+
+
+def _tighter(word: str, one: Any, other: Any) -> Any:
+    """What holds where one keyword has two values; None where it cannot be said."""
+    if word in _UPPER or word in _LOWER:
+        limits = [each for each in (one, other) if isinstance(each, int | float) and not isinstance(each, bool)]
+        return (min if word in _UPPER else max)(limits) if limits else None
+    if word == "required":
+        return required_names({"required": [*_listed({word: one}, word), *_listed({word: other}, word)]})
+    if word == "type":
+        kinds, more = form_kinds({"type": one}), form_kinds({"type": other})
+        return _named_kinds(kinds, more) if kinds and more else None
+    if word == "properties" and isinstance(one, dict) and isinstance(other, dict):
+        mine, its = cast("Schema", one), cast("Schema", other)
+        return {**mine, **its, **{name: _all_of(mine[name], its[name]) for name in mine if name in its}}
+    if word in ("items", "additionalProperties"):
+        return _all_of(one, other) if not isinstance(one, list) and not isinstance(other, list) else None
+    if word in ("uniqueItems", "nullable") and isinstance(one, bool) and isinstance(other, bool):
+        return (one or other) if word == "uniqueItems" else (one and other)
+    return None
+
+
+def _named_kinds(one: frozenset[str], other: frozenset[str]) -> Any:
+    """The types that both take, as `type` has them; None where there are none."""
+    common = {kind for kind in one | other if _takes(one, kind) and _takes(other, kind)}
+    names = sorted(common - {"integer"} if "number" in common else common)
+    return names[0] if len(names) == 1 else names or None
+
+
+def _takes(kinds: frozenset[str], kind: str) -> bool:
+    return kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def _all_of(one: Any, other: Any) -> Any:
+    """One schema for what holds for both."""
+    if one is False or other is False:
+        return False
+    if one is True or one == {} or json_equal(one, other):
+        return other
+    return one if other is True or other == {} else {"allOf": [one, other]}
+
+
+def _both(one: Record, other: Record) -> Record:
+    """What holds for an object that is both."""
+    members = _tighter("properties", one.members, other.members)
+    required = list(dict.fromkeys([*one.required, *other.required]))
+    is_closed = one.is_closed or other.is_closed
+    return Record(members, required, is_closed, one.unions + other.unions, one.about or other.about)
+
+
+def _any_of(variants: list[Record]) -> Record:
+    """What holds for an object that is one of them."""
+    if len(variants) == 1:
+        return variants[0]
+    said: dict[str, list[Any]] = {}
+    for variant in variants:
+        for name, member in variant.members.items():
+            said.setdefault(name, []).append(member)
+    first, *others = variants
+    required = [name for name in first.required if all(name in each.required for each in others)]
+    members = {name: united(schemas) for name, schemas in said.items()}
+    return Record(members, required, all(each.is_closed for each in variants), (tuple(variants),))
+
+
+def united(schemas: list[Any]) -> Any:
+    """One schema for what is valid by any of these; `enum` where all of them list values."""
+    distinct = _distinct([schema for schema in schemas if schema is not False])
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else False
+    alike: dict[str, list[Any]] = {}  # but for what they say about themselves
+    for schema in distinct:
+        alike.setdefault(repr(_bare(schema)), []).append(schema)
+    alternatives: list[Any] = []
+    choices: list[Schema] = []
+    for group in alike.values():
+        bare = _bare(group[0])
+        if _only_chooses(_as_schema(bare)):
+            choices.append(_as_schema(bare))
+        alternatives.append(group[0] if len(group) == 1 else bare)
+    if len(choices) > 1:
+        values = _distinct([value for choice in choices for value in listed_values(choice) or ()])
+        kinds = {str(choice.get("type")) for choice in choices}
+        kind = {"type": choices[0]["type"]} if len(kinds) == 1 and "type" in choices[0] else {}
+        others = [each for each in alternatives if not _only_chooses(_as_schema(_bare(each)))]
+        alternatives = [{**kind, "enum": values}, *others]
+    if len(alternatives) > 1:
+        return {"anyOf": alternatives}
+    texts = [text for each in distinct if isinstance(text := _as_schema(each).get("description"), str)]
+    text = " / ".join(dict.fromkeys(texts))
+    about = {"description": text if len(text) <= _LONGEST_UNITED else texts[0]} if texts else {}
+    return {**cast("Schema", alternatives[0]), **about} if isinstance(alternatives[0], dict) else alternatives[0]
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Each JSON value once; in time that grows with their number alone."""
+    return list({repr(value): value for value in reversed(values)}.values())[::-1]
+
+
+def _as_schema(schema: Any) -> Schema:
+    return cast("Schema", schema) if isinstance(schema, dict) else ANYTHING
+
+
+def _only_chooses(schema: Schema) -> bool:
+    return _CHOOSES.issuperset(schema) and listed_values(schema) is not None
+
+
+def _bare(schema: Any) -> Any:
+    """A schema without what it only says about itself."""
+    if not isinstance(schema, dict):
+        return schema
+    return {word: value for word, value in cast("Schema", schema).items() if word == "format" or word not in _NOTES}
+
+
+def parts_of(schema: Schema, without: tuple[str, ...] = ()) -> Iterator[Any]:
+    """What may be a subschema in it, or a list of them. A property may be called as a keyword is.
+
+    Args:
+        schema: Any.
+        without: Keywords to leave out.
+    """
+    for word, value in schema.items():
+        if word in _MAPS and isinstance(value, dict):
+            if word not in without:
+                yield from cast("Schema", value).values()
+        elif word not in _DATA:
+            yield value
+
+
+def reference_of(schema: Schema) -> str | None:
+    """What a schema refers to; None where it does not."""
+    return next((schema[word] for word in _REFERENCES if isinstance(schema.get(word), str)), None)
+
+
+def _part(schema: Any, path: str) -> Any:
+    """The part of a schema at a JSON pointer."""
+    found = schema
+    for part in path[1:].split("/") if path else ():
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and re.fullmatch("[0-9]{1,6}", key):
+            found = cast("list[Any]", found)[int(key)]
+        elif isinstance(found, dict):
+            found = cast("Schema", found)[key]
+        else:
+            raise LookupError(path)
+    return found
+
+
+_MAPS: Final = frozenset(
+    ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
+)
+_SPELLED: Final = frozenset({*_REFERENCES, "allOf", *_BRANCHES, "$defs", "definitions"})
+_UPPER: Final = frozenset(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"))
+_LOWER: Final = frozenset(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"))
+_CHOOSES: Final = frozenset(("type", "enum", "const"))
+
+
+_MAX_QUESTIONS: Final = 2_000
+_MAX_PATHS: Final = 50_000
+_SUBSCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_CONDITIONS: Final = ("not", "if", "then", "else")
+_LISTED: Final = ("prefixItems", "items")
+_SINGLE: Final = ("items", "additionalItems", "additionalProperties", "contains", "propertyNames", "unevaluatedItems")
+_NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_UNBOUNDED: Final = float("inf")
+
+Children = Callable[[Schema], Iterator[Any]]
+
+
+class SchemaCost:
+    """How many questions a schema asks.
+
+    Args:
+        schema: A schema whose references all lead into itself.
+
+    Raises:
+        RecursionError: It asks the same value thousands of questions, or the same question for ever.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._tree = SchemaTree(schema)
+        counted: dict[int, float] = {}
+        self._paths = self._count(self._tree.root, self._all_children, {}, _UNBOUNDED)
+        """Ways from the root to any part of the schema; without bound where it contains itself."""
+        self._questions = max(
+            self._count(part, self._in_place, counted, _MAX_QUESTIONS) for part in self._parts(self._tree.root)
+        )
+        """The most that any part asks of one value."""
+
+    def affords(self, value: Any) -> bool:
+        """Whether judging this value is cheap enough."""
+        if self._paths <= _MAX_PATHS:
+            return True
+        return self._questions ** _depth(value) <= _MAX_PATHS
+
+    def _count(self, part: Any, children: Children, known: dict[int, float], most: float) -> float:
+        if not isinstance(part, dict):
+            return 1
+        own = cast("Schema", part)
+        count = known.get(id(own))
+        if count is not None:
+            return self._checked(count, most)
+        known[id(own)] = _UNBOUNDED  # met again below itself: a circle
+        known[id(own)] = total = max(1, sum(self._count(child, children, known, most) for child in children(own)))
+        return self._checked(total, most)
+
+    @staticmethod
+    def _checked(count: float, most: float) -> float:
+        if count > most:
+            raise RecursionError("the schema branches too often")
+        return count
+
+    def _in_place(self, schema: Schema) -> Iterator[Any]:
+        """The subschemas that judge the same value."""
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            # What looks like a dangling reference here is data, such as a default's.
+            with suppress(LookupError):
+                yield self._tree.pointer(reference)
+        for keyword in _SUBSCHEMA_LISTS:
+            yield from _listed(schema, keyword)
+        yield from (schema[keyword] for keyword in _CONDITIONS if keyword in schema)
+
+    def _all_children(self, schema: Schema) -> Iterator[Any]:
+        """Those, and the ones that judge what the value contains."""
+        yield from self._in_place(schema)
+        yield from _below(schema)
+
+    def _parts(self, schema: Any) -> Iterator[Schema]:
+        """Every subschema as it stands in the text."""
+        if isinstance(schema, dict):
+            own = cast("Schema", schema)
+            yield own
+            for child in own.values():
+                yield from self._parts(child)
+        elif isinstance(schema, list):
+            for child in cast("list[Any]", schema):
+                yield from self._parts(child)
+
+
+def _below(schema: Schema) -> Iterator[Any]:
+    for keyword in _LISTED:
+        yield from _listed(schema, keyword)
+    yield from (schema[keyword] for keyword in _SINGLE if keyword in schema)
+    for keyword in _NAMED:
+        found = schema.get(keyword)
+        if isinstance(found, dict):
+            yield from cast("Schema", found).values()
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, cast("Schema", value).values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, cast("list[Any]", value)), default=0)
+    return 1

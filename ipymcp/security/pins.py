@@ -1,0 +1,416 @@
+"""Pins: what each tool was when it was first used, and whether it still is.
+
+Source: the canonical form is JSON with sorted keys and no blanks; what is absent is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ipymcp.errors import ConfigError, PolicyError
+from ipymcp.files import SHARED, write_file, write_hint
+from ipymcp.masking import mask
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_object
+from ipymcp.security.scanner import skeleton
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from sqlite3 import Connection
+
+    from msgspec import Raw
+
+    from ipymcp.protocol.types import ToolDefinition
+    from ipymcp.security.policy import Policy
+    from ipymcp.storage.database import Database
+
+__all__ = [
+    "Differences",
+    "LOCK_FILE",
+    "Lock",
+    "Pin",
+    "Pinning",
+    "Pins",
+    "Spelled",
+    "canonical",
+    "diff",
+    "fingerprint",
+    "read_lock",
+    "spelled",
+    "write_lock",
+]
+
+
+_BLANKS = re.compile(r"[^\S \n]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+"""Blanks that look like another, and what moves the cursor."""
+_LONG = 160
+_AROUND = 50
+"""Characters of a long line that are shown on either side of what differs."""
+
+
+def diff(old: str, new: str) -> list[str]:
+    """What differs between two canonical definitions: unified, three lines around each change."""
+    import difflib  # by whoever looks
+
+    lines = list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
+    return [*lines[:2], *_readable(lines[2:])]
+
+
+def _lines(text: str) -> list[str]:
+    """One line a value, but the description as its own lines: a change in it is to be read."""
+    definition = json.loads(mask(text))  # as what is kept is
+    description = definition.pop("description", None)
+    told = [] if description is None else str(description).split("\n")
+    shown = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
+    return [_BLANKS.sub(_spelled, line) for line in (*(f"description: {line}" for line in told), *shown)]
+
+
+def _readable(lines: Sequence[str]) -> Iterator[str]:
+    """The same with each line that replaces another beside it compared to that."""
+    place = 0
+    while place < len(lines):
+        gone = _run(lines, place, "-")
+        come = _run(lines, place + len(gone), "+")
+        if len(gone) == len(come) and gone:
+            pairs = [_compared(old, new) for old, new in zip(gone, come, strict=True)]
+            yield from (old for old, _ in pairs)
+            yield from (new for _, new in pairs)
+        else:
+            yield from (*gone, *come)
+        place += len(gone) + len(come)
+        if not gone and not come:
+            yield lines[place]
+            place += 1
+
+
+def _run(lines: Sequence[str], start: int, mark: str) -> list[str]:
+    end = start
+    while end < len(lines) and lines[end].startswith(mark):
+        end += 1
+    return list(lines[start:end])
+
+
+def _compared(old: str, new: str) -> tuple[str, str]:
+    """Two lines, each with its mark, so that one sees where they differ."""
+    before = _common(old[1:], new[1:]) + 1
+    behind = _common(old[: before - 1 : -1], new[: before - 1 : -1])
+    looks_same = skeleton(old) == skeleton(new)  # letters of other scripts, say, or characters that nobody sees
+    return _shown(old, before, behind, looks_same), _shown(new, before, behind, looks_same)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+
+
+def _shown(line: str, before: int, behind: int, looks_same: bool) -> str:
+    """A line around the part by which it differs."""
+    head, part, tail = line[1:before], line[before : len(line) - behind], line[len(line) - behind :]
+    if looks_same:
+        part = part.encode("ascii", "backslashreplace").decode()
+    if len(line) > _LONG:
+        head = head if len(head) <= _AROUND else f"…{head[-_AROUND:]}"
+        tail = tail if len(tail) <= _AROUND else f"{tail[:_AROUND]}…"
+    return f"{line[0]}{head}{part}{tail}"
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+_PARTS = ("inputSchema", "outputSchema", "annotations")
+
+
+class Pin(Struct, frozen=True):
+    """A tool as it was pinned."""
+
+    hash: str
+    definition: str
+    """Canonical, its secrets masked."""
+    pinned: float
+    """When, in seconds since the epoch."""
+
+
+class Spelled(NamedTuple):
+    """A tool as it is now."""
+
+    text: str
+    """Its canonical definition."""
+    hash: str
+
+
+def canonical(definition: ToolDefinition) -> str:
+    """All of a definition that a model or a person reads, as JSON in one spelling."""
+    parts: dict[str, Any] = {"name": definition.name, "title": definition.title, "description": definition.description}
+    for part in _PARTS:
+        raw: Raw = getattr(definition, part)
+        if len(raw):
+            parts[part] = types.loads(raw)
+    said = {key: value for key, value in parts.items() if value is not None}
+    try:
+        return msgspec.json.encode(said, order="sorted").decode()
+    except UnicodeEncodeError:  # lone surrogates
+        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def fingerprint(text: str) -> str:
+    """SHA-256, in hex, of a canonical definition."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def spelled(tools: Iterable[ToolDefinition]) -> dict[str, Spelled]:
+    """Each tool's canonical definition and its fingerprint, by name; of two of one name the first's."""
+    found: dict[str, Spelled] = {}
+    for tool in tools:
+        if tool.name not in found:
+            text = canonical(tool)
+            found[tool.name] = Spelled(text, fingerprint(text))
+    return found
+
+
+class Differences(NamedTuple):
+    """What differs from what was pinned: the fingerprints now, by tool."""
+
+    changed: dict[str, str]
+    new: dict[str, str]
+    """Tools that there were none of when the server's others were pinned."""
+
+    def without(self, names: Iterable[str]) -> Differences:
+        """The same without these tools."""
+        gone = frozenset(names)
+        return Differences(*({name: now for name, now in one.items() if name not in gone} for one in self))
+
+
+class Pins:
+    """What was pinned of each definition's tools.
+
+    Args:
+        database: Where it is kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def compare(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> Differences:
+        """What differs from what was pinned. All tools are pinned when the first of the definition are seen.
+
+        Args:
+            digest: Of the server's definition.
+            server: Its name, for people.
+            tools: As they are now.
+        """
+        rows = await self._database.aquery("SELECT tool, hash FROM pins WHERE digest = ?", (digest,))
+        pinned: dict[str, str] = dict(rows)
+        if not pinned:
+            if tools:
+                await self._insert("IGNORE", digest, server, tools)
+            return Differences({}, {})
+        return Differences(
+            {name: now.hash for name, now in tools.items() if pinned.get(name, now.hash) != now.hash},
+            {name: now.hash for name, now in tools.items() if name not in pinned},
+        )
+
+    async def of(self, digest: str) -> Mapping[str, Pin]:
+        """What is pinned of one definition, by tool."""
+        rows = await self._database.aquery(
+            "SELECT tool, hash, definition, pinned FROM pins WHERE digest = ?", (digest,)
+        )
+        return {tool: Pin(found, definition, pinned) for tool, found, definition, pinned in rows}
+
+    async def accept(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> None:
+        """Pin them as they are now."""
+        await self._insert("REPLACE", digest, server, tools)
+
+    async def _insert(self, otherwise: str, digest: str, server: str, tools: Mapping[str, Spelled]) -> None:
+        def insert(connection: Connection) -> None:
+            now = time.time()
+            rows = ((digest, name, one.hash, _storable(one.text), server, now) for name, one in tools.items())
+            connection.executemany(f"INSERT OR {otherwise} INTO pins VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+        await self._database.atransact(insert)
+
+
+def _storable(text: str) -> str:
+    return mask(text).encode("utf-8", "replace").decode()
+
+
+LOCK_FILE = "mcp.lock"
+_VERSION = 1
+Lock: TypeAlias = "Mapping[str, Mapping[str, str]]"
+"""Hashes of tools, by server and tool."""
+
+
+class Pinning:
+    """Compares what servers have with what they had. Its coroutines belong to the background loop.
+
+    Args:
+        policy: Told of the tools that have changed.
+        database: Keeps the pins.
+    """
+
+    def __init__(self, policy: Policy, database: Callable[[], Database]) -> None:
+        self.lock: dict[str, Mapping[str, str]] = {}
+        """Servers that must be what a lock file says, and what it says of them."""
+        self._policy = policy
+        self._database = database
+        self._found: dict[str, Differences] = {}
+        """What differs, by definition."""
+        self._unlocked: dict[str, frozenset[str]] = {}
+
+    @property
+    def pins(self) -> Pins:
+        """What is kept."""
+        return Pins(self._database())
+
+    async def compare(
+        self, digest: str, server: str, tools: Iterable[ToolDefinition], *, starting: bool
+    ) -> Differences:
+        """Compare a server's tools before anybody may call them.
+
+        Args:
+            digest: Of its definition.
+            server: Its name.
+            tools: As they are now.
+            starting: Whether it has just started.
+
+        Returns:
+            Those that have changed since they were pinned, or are new since the others were.
+
+        Raises:
+            PolicyError: It is starting, and is not what the lock file says.
+        """
+        now = await asyncio.to_thread(spelled, list(tools))  # there may be ten thousand
+        locked = self.lock.get(server)
+        if locked is not None:
+            differing = _differing(now, locked)
+            if differing and starting:
+                text = ", ".join(f"{name} {how}" for name, how in differing.items())
+                raise PolicyError(
+                    f"differs from {LOCK_FILE}: {text}",
+                    server=server,
+                    hint=f"%mcp load {quoted(server)} runs it unlocked; then %mcp pins export writes the file anew",
+                )
+            self._unlocked[digest] = frozenset(differing)
+        else:
+            self._unlocked.pop(digest, None)
+        self._found[digest] = found = await self.pins.compare(digest, server, now)
+        self._tell()
+        return found
+
+    def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
+        """Whether tools are not what a lock file says that this server must have."""
+        locked = self.lock.get(server)
+        return locked is not None and bool(_differing(spelled(tools), locked))
+
+    async def refresh(self) -> None:
+        """Another kernel may have been told to accept what has changed here, too."""
+        for digest, found in [*self._found.items()]:
+            if found.changed or found.new:
+                pinned = await self.pins.of(digest)
+                still = found.without(
+                    name
+                    for name, now in {**found.changed, **found.new}.items()
+                    if name in pinned and pinned[name].hash == now
+                )
+                if self._found.get(digest) is found:
+                    self._found[digest] = still
+        self._tell()
+
+    async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
+        """Pin tools as they are now."""
+        accepted = spelled(tools)
+        await self.pins.accept(digest, server, accepted)
+        found = self._found.get(digest, Differences({}, {}))
+        self._found[digest] = found.without(accepted)
+        self._tell()
+
+    def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
+        """From their next start on hold servers to a lock file, or to none.
+
+        Raises:
+            PolicyError: The lock file has no such server.
+        """
+        for server in servers:
+            if lock is None:
+                self.lock.pop(server, None)
+            elif server in lock:
+                self.lock[server] = lock[server]
+            else:
+                raise PolicyError(f"is not in {LOCK_FILE}", server=server, hint="%mcp pins export writes the file anew")
+
+    def has_changed(self, digest: str, tool: str) -> bool:
+        """Whether a tool is not what was pinned."""
+        return digest in self._found and tool in self._found[digest].changed
+
+    def is_new(self, digest: str, tool: str) -> bool:
+        """Whether a tool came after its server's others were pinned."""
+        return digest in self._found and tool in self._found[digest].new
+
+    def _tell(self) -> None:
+        self._policy.set_changed(
+            _pairs({digest: found.changed for digest, found in self._found.items()}),
+            _pairs(self._unlocked),
+            _pairs({digest: found.new for digest, found in self._found.items()}),
+        )
+
+
+def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
+    return frozenset((digest, name) for digest, tools in names.items() for name in tools)
+
+
+def _differing(now: Mapping[str, Spelled], locked: Mapping[str, str]) -> dict[str, str]:
+    """The tools that differ, and how, for people."""
+    changed = {name: "has changed" for name, found in now.items() if locked.get(name, found.hash) != found.hash}
+    new = {name: "is new" for name in now if name not in locked}
+    gone = {name: "is gone" for name in locked if name not in now}
+    return changed | new | gone
+
+
+def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> None:
+    """Write a lock file: what each tool of these servers is now.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    hashes = {
+        server: {name: one.hash for name, one in sorted(spelled(tools).items())}
+        for server, tools in sorted(servers.items())
+    }
+    text = json.dumps({"version": _VERSION, "servers": hashes}, indent=2, ensure_ascii=False) + "\n"
+    try:
+        write_file(path, text, SHARED)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
+
+
+def read_lock(folder: str) -> Lock:
+    """The hashes of the lock file in a folder, by server and tool.
+
+    Raises:
+        ConfigError: There is none, or it is none.
+    """
+    hint = "%mcp pins export writes one from the servers that are loaded"
+    path = Path(folder, LOCK_FILE)
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file", hint=hint) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}", hint=hint) from None
+    servers = document.get("servers") if is_object(document) and document.get("version") == _VERSION else None
+    if not is_object(servers) or not all(is_object(hashes) for hashes in servers.values()):
+        raise ConfigError(f"{path}: is no lock file of version {_VERSION}", hint=hint)
+    return servers

@@ -1,0 +1,285 @@
+"""The scan of tool descriptions: a quick look at every text, and a long one where that is not certain."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ipymcp.protocol.types import ToolDefinition
+
+__all__ = ["Finding", "MOST_TEXT", "findings", "is_plain", "look_alikes", "scan", "skeleton"]
+
+
+MOST_TEXT = 200_000
+"""Characters of one definition beyond which only its beginning is looked through."""
+_TRIGGERS = (
+    *("<", "ignore", "disregard", "forget", "override"),
+    *("do not", "don't", "never", "without", "hid", "conceal", "secret"),
+    *(".ssh", ".aws", ".gnupg", ".netrc", ".kube", ".docker", "id_", "/etc/", "mcp.json", ".env"),
+    *("before", "after", "instead of", "whenever", "every time", "each time"),
+    *("system prompt", "you are now", "new instructions"),
+    *("pass", "key", "token", "credential", "cvv", "ssn", "mnemonic", "seed", "writeonly"),
+)
+"""Without one of these in it, in small letters, no text matches a pattern that looks for words."""
+_ENCODED = bytes(byte if chr(byte).isalnum() or byte in b"+/" else 32 for byte in range(128)).ljust(256)
+_LONGEST_WORD = 119
+
+
+def scan(server: str, tools: Iterable[ToolDefinition]) -> tuple[Finding, ...]:
+    """What is conspicuous in the definitions of a server's tools."""
+    suspects = [tool for tool in tools if not is_plain(tool)]
+    if not suspects:
+        return ()
+
+    return tuple(finding for tool in suspects for finding in findings(f"{server}.{tool.name}", tool))
+
+
+def is_plain(definition: ToolDefinition) -> bool:
+    """Whether there is certainly nothing: one quick look at all of it, and most of ten thousand tools need no more."""
+    said = f"{definition.name} {definition.title} {definition.description}"
+    raw = b" ".join((bytes(definition.inputSchema), bytes(definition.outputSchema), bytes(definition.annotations)))
+    if not (said.isascii() and said.isprintable() and raw.isascii()) or raw.find(b"\\") >= 0:
+        return False
+    whole = f"{said} {raw.decode()}"
+    if len(whole) > MOST_TEXT or " " * 80 in whole:
+        return False
+    if max(map(len, whole.encode().translate(_ENCODED).split())) > _LONGEST_WORD:
+        return False
+    small = " ".join(whole.lower().split())
+    return not any(word in small for word in _TRIGGERS)
+
+
+_DEEPEST = 12
+_EXCERPT = 60
+# Zero-width and joining characters, fillers, variation selectors, tags (ASCII that nobody sees).
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_INSTRUCTIONS = (
+    (re.compile(r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", re.I), "a tag for models"),
+    (re.compile(r"<!--"), "a comment that people are not shown"),
+    (
+        re.compile(r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|other|all)\b", re.I),
+        "tells a model to ignore what it was told",
+    ),
+    (
+        re.compile(
+            r"\b(do not|don't|never|without)\b.{0,20}\b(tell(ing)?|mention(ing)?|inform(ing)?|reveal(ing)?|show(ing)?"
+            r"|notify(ing)?|alert(ing)?)\b.{0,20}\b(the )?users?\b"
+            r"|\b(hide|hidden|conceal(ed)?|secret)\b.{0,20}\bfrom (the )?users?\b|\bsecretly\b"
+            r"|\bwithout (the )?users?('s|s')? (knowledge|consent|permission|noticing|knowing)",
+            re.I,
+        ),
+        "tells a model to hide something from the user",
+    ),
+    (
+        re.compile(
+            r"(~/|\$HOME/|/home/|/root/)?\.(ssh|aws|gnupg|netrc|kube|docker)\b|\bid_(rsa|ed25519)\b|/etc/(passwd|shadow)"
+            r"|\bmcp\.json\b|(^|[\s\"'`(])\.env\b",
+            re.I,
+        ),
+        "names a file that holds secrets",
+    ),
+    (
+        re.compile(
+            r"\b(before|after|instead of|whenever|every time|each time)\b.{0,40}\b(us(e|ing)|call(ing)?|invok(e|ing))\b"
+            r".{0,60}\b(you )?(must|always|first|have to)\b"
+            r"|\bbefore ((us(e|ing)|call(ing)?|invok(e|ing)) )?(any|every|all)( other)? tools?\b",
+            re.I,
+        ),
+        "tells a model what to do round other calls",
+    ),
+    (re.compile(r"\b(system prompt|you are now|new instructions)\b", re.I), "speaks to a model as its operator"),
+    (re.compile(r"[A-Za-z0-9+/]{120,}={0,2}"), "a long encoded text"),
+)
+_SECRET = re.compile(
+    r"(^|_)(pass(word|wd|phrase)?|secret|api_?key|private_?key|ssh_?key|access_?key|(access|auth|refresh|bearer|session"
+    r"|api|github|gitlab|slack|bot|oauth|id)_?token|credentials?|cvv|ssn|mnemonic|seed_?phrase)($|_)"
+)
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
+_BLANK = re.compile(r"(\s+)")
+_MIXED = re.compile(r"[A-Za-z]")
+_PADDING = re.compile(r"[^\S\n]{80}|(\s*\n){12}")
+# Cyrillic and Greek letters that look like Latin ones.
+_LATIN = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u043a\u043c\u0442\u0432\u043d\u0433"
+    "\u03b1\u03bf\u03c1\u03c4\u03c5\u03bd\u03ba\u03b9"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408",
+    "aeopcyxijsdhkmtbhraoptuvkiABEZHIKMNOPTYXABEKMHOPCTXSIJ",
+)
+_DIGITS = str.maketrans("01", "ol")
+
+
+class Finding(Struct, frozen=True):
+    """One thing that should not be there.
+
+    Attributes:
+        tool: `server.tool`.
+        where: In which part of its definition: `description`, `inputSchema.properties.path.description`.
+        what: What it is, with an excerpt where there is one.
+    """
+
+    tool: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.tool}: {self.where}: {self.what}"
+
+
+def findings(name: str, definition: ToolDefinition) -> list[Finding]:
+    """What is conspicuous in one definition: the long look."""
+    texts = [
+        ("name", definition.name),
+        ("title", definition.title or ""),
+        ("description", definition.description or ""),
+    ]
+    for part in ("inputSchema", "outputSchema", "annotations"):
+        raw = getattr(definition, part)
+        if len(raw):
+            texts.extend(_texts(types.loads(raw), part, _DEEPEST))
+    found = [Finding(name, where, what) for where, text in texts for what in _conspicuous(text[:MOST_TEXT])]
+    found += [
+        Finding(name, where, f"too long to be looked through: {len(text):,} characters")
+        for where, text in texts
+        if len(text) > MOST_TEXT
+    ]
+    asked = types.loads(definition.inputSchema)
+    found += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(asked)]
+    return found
+
+
+def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
+    """Names of different servers, or of their tools, that a person takes for one another.
+
+    Args:
+        servers: The names of their tools, by server.
+    """
+    named: dict[str, list[str]] = {}
+    for server in servers:
+        named.setdefault(skeleton(server), []).append(server)
+    found = [
+        Finding(other, "name", f"looks like the server {_spelled(server)}")
+        for alike in named.values()
+        for server, other in itertools.combinations(alike, 2)
+    ]
+    tools: dict[str, dict[str, str]] = {}
+    for server, names in servers.items():
+        for name in names:
+            tools.setdefault(skeleton(name), {}).setdefault(name, server)
+    for alike in tools.values():
+        for (name, server), (other, owner) in itertools.combinations(alike.items(), 2):
+            if server != owner:
+                found.append(Finding(f"{owner}.{other}", "name", f"looks like {server}.{_spelled(name)}"))
+    return found
+
+
+def _conspicuous(text: str) -> Iterator[str]:
+    if not text.isascii() or not text.isprintable():
+        for pattern, what in ((_BIDI, "turns the direction of text"), (_CONTROL, "a control character")):
+            if match := pattern.search(text):
+                yield f"{what}: {_code(match[0])}"
+        if match := _hidden(text):
+            yield f"an invisible character: {_code(match)}"
+    if match := _PADDING.search(text.rstrip()):
+        yield f"much empty space before {_excerpt(text[match.end() :].lstrip()[:_EXCERPT])}"
+    plain = _plain(text)
+    for pattern, what in _INSTRUCTIONS:
+        if match := pattern.search(plain):
+            yield f"{what}: {_excerpt(plain[max(0, match.start() - 10) : match.end() + 20])}"
+
+
+def _plain(text: str) -> str:
+    """What a model reads: in one line, without what is invisible, in Latin letters where they are meant."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", _BIDI.sub("", text)))
+        text = "".join(word.translate(_LATIN) if _MIXED.search(word) else word for word in _BLANK.split(text))
+    return " ".join(text.split())
+
+
+def _hidden(text: str) -> str | None:
+    """The first invisible character that does no work: joiners do, between emoji and in scripts that need them."""
+    for match in _INVISIBLE.finditer(text):
+        before = text[match.start() - 1 : match.start()]
+        is_work = match[0] in _JOINERS and (before > "\u02ff" or text[match.end() : match.end() + 1] == "\u20e3")
+        if not is_work or (before in _JOINERS and (before, match[0]) != ("\ufe0f", "\u200d")):
+            return match[0]
+    return None
+
+
+def _texts(value: object, where: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Every text in a JSON value, keys too, and where it stands."""
+    if isinstance(value, str):
+        yield where, value
+    elif not depth:
+        yield where, str(value)
+    elif is_object(value):
+        for key, item in value.items():
+            yield f"{where} (a name in it)", key
+            yield from _texts(item, f"{where}.{key}", depth - 1)
+    elif is_array(value):
+        for place, item in enumerate(value):
+            yield from _texts(item, f"{where}[{place}]", depth - 1)
+
+
+def _secrets(schema: object, where: str = "inputSchema", depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
+    if not depth or not is_object(schema):
+        return
+    properties: object = schema.get("properties")
+    if is_object(properties):
+        for key, inner in properties.items():
+            if _asks_for_secret(key, inner):
+                yield f"{where}.properties.{key}", key
+            yield from _secrets(inner, f"{where}.properties.{key}", depth - 1)
+    for key in ("items", "additionalProperties"):
+        yield from _secrets(schema.get(key), f"{where}.{key}", depth - 1)
+    for key in ("$defs", "definitions"):
+        inner = schema.get(key)
+        for name, definition in inner.items() if is_object(inner) else ():
+            yield from _secrets(definition, f"{where}.{key}.{name}", depth - 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        inner = schema.get(key)
+        for place, definition in enumerate(inner) if is_array(inner) else ():
+            yield from _secrets(definition, f"{where}.{key}[{place}]", depth - 1)
+
+
+def _asks_for_secret(key: str, schema: Any) -> bool:
+    if is_object(schema) and (schema.get("format") == "password" or schema.get("writeOnly") is True):
+        return True
+    return _SECRET.search("_".join(word for word in _WORDS.split(key) if word).lower()) is not None
+
+
+def skeleton(name: str) -> str:
+    """The same for names that look the same: letters of other scripts, case and separators apart."""
+    plain = unicodedata.normalize("NFKD", name).translate(_LATIN).translate(_DIGITS).casefold()
+    kept = "".join(character for character in plain if character.isalnum())
+    return kept.replace("rn", "m").replace("vv", "w").replace("i", "l")
+
+
+def _spelled(name: str) -> str:
+    """A name with what is not ASCII spelled out."""
+    return name if name.isascii() else f"{name} ({ascii(name)[1:-1]})"
+
+
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'unnamed')}"
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line if len(line) <= _EXCERPT else line[:_EXCERPT] + "…")  # which spells out what is invisible

@@ -1,0 +1,470 @@
+"""Which servers may run: those that the user typed, and those whose definition the user has seen and agreed to.
+
+An agreement comes from a question that showed the definition and from its answer, or from the user who typed the
+definition; never from a definition that could be read, was edited, imported or renamed. What was agreed to is
+remembered by the definition's digest. `IPYMCP_TRUST` speaks where nobody can be asked: `all`, `none`, or whole digests,
+separated by commas; it is remembered nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ipymcp.config.definition import digests
+from ipymcp.errors import TrustError
+from ipymcp.interaction.questions import Candidate, TrustAnswer, TrustQuestion
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.storage.database import Database
+
+__all__ = ["MAX_LINES", "MAX_SERVERS", "VARIABLE", "Agreement", "Grant", "ImportAnswer", "Trust"]
+
+VARIABLE = "IPYMCP_TRUST"
+MAX_SERVERS = 100
+"""Servers in one question."""
+MAX_LINES = 200
+"""Lines in one question, as wide as `_WIDTH`."""
+_WIDTH = 120
+_LEAST = 2
+"""Lines that the shortest server takes."""
+_SHORTEST = 12
+"""Characters of a digest that will do to take an agreement back."""
+_NAMED = 5
+
+
+class Agreement(Struct, frozen=True):
+    """What the user agreed to, once."""
+
+    digest: str
+    server: str
+    file: str
+    secrets: frozenset[str]
+    decided: float
+    """Seconds since the epoch."""
+    bound: str = ""
+    """The files it is bound to, in words; empty for none, and where that was not kept yet."""
+
+
+class Grant(Struct, frozen=True):
+    """What the user agreed to for a definition: that it may run, and get these secrets."""
+
+    secrets: frozenset[str] = frozenset()
+    is_lasting: bool = True
+    """Whether for all kernels, rather than for this one."""
+
+
+class ImportAnswer(Struct, frozen=True):
+    """What the user answered about servers that are to be imported, by name."""
+
+    granted: Mapping[str, Grant]
+    """Those that the user agreed to; what `IPYMCP_TRUST` lets in is in neither."""
+    refused: Mapping[str, str]
+    """Why the others may not be."""
+
+
+class Trust:
+    """What may run. All of it belongs to the background loop.
+
+    Args:
+        database: Keeps agreements.
+        ask: Brings a question to the user; None comes back where nobody can be asked, or nobody answered.
+    """
+
+    def __init__(
+        self,
+        database: Callable[[], Database],
+        ask: Callable[[TrustQuestion], Awaitable[TrustAnswer | None]],
+    ) -> None:
+        self._database = database
+        self._ask = ask
+        self._here: dict[str, frozenset[str]] = {}
+        """Digests that the user spoke for in a cell, and the secrets they may have."""
+        self._too_long: dict[str, int] = {}
+        """Digests that no question has room for, and the lines it would take."""
+        self._batch: tuple[list[ServerDefinition], asyncio.Task[list[str]]] | None = None
+        """Definitions whose digests are about to be made, and the task that makes them."""
+
+    async def digest(self, definition: ServerDefinition) -> str:
+        """A definition's digest as things are now. Those asked for at once are made together: files are read once."""
+        if self._batch is None or self._batch[1].done():  # done: with the loop that it ran on
+            asked: list[ServerDefinition] = []
+            self._batch = asked, asyncio.ensure_future(self._digest_all(asked))
+        definitions, made = self._batch
+        place = len(definitions)
+        definitions.append(definition)
+        return (await asyncio.shield(made))[place]
+
+    async def _digest_all(self, definitions: list[ServerDefinition]) -> list[str]:
+        self._batch = None  # whoever asks from here on is not among them
+        return await asyncio.to_thread(digests, definitions)
+
+    # -- before servers are started -----------------------------------------------------------------------------------
+
+    async def consider(
+        self, definitions: Iterable[ServerDefinition], *, agreed: bool = False, again: bool = True
+    ) -> None:
+        """Ask about those that need it: one question a file. Whoever is not agreed to is refused by `require`.
+
+        Args:
+            definitions: What is about to be started.
+            agreed: The user says so in the cell: all but their secrets.
+            again: Ask about those, too, that the user has refused, or refused a secret.
+        """
+        asked = [one for one in definitions if one.source.scope in ("project", "user")]
+        made = await asyncio.gather(*map(self.digest, asked))
+        rows = await self._database().aquery("SELECT digest FROM trust") if asked else []
+        known = {str(digest) for [digest] in rows}
+        files: dict[str, list[tuple[ServerDefinition, str]]] = {}
+        for definition, digest in zip(asked, made, strict=True):
+            if agreed:
+                self._here.setdefault(digest, frozenset())
+            if (again or digest not in known) and await self._missing(definition, digest, known) is not None:
+                files.setdefault(str(definition.source), []).append((definition, digest))
+        for file, found in files.items():
+            if _variable() != "none":
+                await self._ask_about(file, found)
+
+    async def vary(self, original: ServerDefinition, typed: ServerDefinition) -> None:
+        """What may run may also run as the user has changed it in a cell."""
+        try:
+            granted = await self._granted(await self.require(original))
+        except TrustError:
+            return
+        self._here[await self.digest(typed)] = granted or frozenset()
+
+    async def require(self, definition: ServerDefinition) -> str:
+        """Let a server be started that may be.
+
+        Returns:
+            Its definition's digest.
+
+        Raises:
+            TrustError: It may not.
+        """
+        digest = await self.digest(definition)
+        if definition.source.scope in ("project", "user"):
+            missing = await self._missing(definition, digest)
+            if missing is not None:
+                raise TrustError(missing, server=definition.name, hint=self._hint(definition.name, digest))
+            if definition.source.scope == "user" and await self._is_first_seen(definition):
+                await self._keep(definition, digest, may_run=True)
+        return digest
+
+    def _hint(self, name: str, digest: str) -> str:
+        if digest in self._too_long:
+            return f"make it shorter, or have it run unseen: %mcp load {quoted(name)} --trust"
+        asks = f"%mcp start {quoted(name)} asks; " if _variable() != "none" else ""
+        return f"{asks}{VARIABLE}={digest} where nobody can be asked"
+
+    async def allows(self, definition: ServerDefinition) -> bool:
+        """Whether a definition may run without a question."""
+        if definition.source.scope not in ("project", "user"):
+            return True
+        return await self._missing(definition, await self.digest(definition)) is None
+
+    async def _missing(
+        self, definition: ServerDefinition, digest: str, known: AbstractSet[str] | None = None
+    ) -> str | None:
+        """What a definition lacks to be run; None if nothing.
+
+        Args:
+            definition: Which.
+            digest: Its digest.
+            known: All digests that the user was asked about, where they are at hand.
+        """
+        word = _variable()
+        is_own = definition.source.scope == "user"
+        if _is_spoken_for(digest):
+            return None
+        if is_own and await self._is_first_seen(definition):
+            return None
+        if word == "none" and not is_own:
+            return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
+        is_new = known is not None and digest not in known
+        granted = self._here.get(digest) if is_new else await self._granted(digest)
+        if granted is None:
+            if not is_new and await self._is_refused(digest):
+                return f"you said that it may not run: {definition.source}"
+            if digest in self._too_long:
+                return f"is too long to be shown ({self._too_long[digest]:,} lines): {definition.source}"
+            if is_own:
+                return f"needs your trust: its entry in {definition.source} has changed"
+            part = ", which takes the whole hash" if _is_begun(digest, word) else ""
+            unnamed = f", and {VARIABLE} does not name it{part}" if word else ""
+            return f"needs your trust{unnamed}: {definition.source} belongs to a project"
+        return None if is_own else _missing_secret(definition, granted)
+
+    async def _granted(self, digest: str) -> frozenset[str] | None:
+        """The secrets that a definition may have; None where it may not run."""
+        known, here = await self.agreement(digest), self._here.get(digest)
+        if known is None:
+            return here
+        return known.secrets | (here or frozenset())
+
+    async def _is_first_seen(self, definition: ServerDefinition) -> bool:
+        """Whether this entry of the user's own file was never seen before: then it is taken as it is."""
+        rows = await self._database().aquery(
+            "SELECT 1 FROM trust WHERE file = ? AND server = ? AND is_own LIMIT 1",
+            (_storable(str(definition.source)), definition.name),
+        )
+        return not rows
+
+    async def _ask_about(self, file: str, found: Sequence[tuple[ServerDefinition, str]]) -> None:
+        is_own = found[0][0].source.scope == "user"
+        why = "is your own, and what it says of these has changed" if is_own else "belongs to a project"
+        answered = await self._answered(file, why, found, is_strangers=not is_own)
+        for definition, digest, secrets in answered:
+            if secrets is None:
+                if await self._granted(digest) is None:
+                    await self._keep(definition, digest, may_run=False)
+            elif digest in self._here and await self.agreement(digest) is None:
+                self._here[digest] = secrets
+            else:
+                await self._keep(definition, digest, may_run=True, secrets=secrets)
+
+    async def ask_about_import(self, file: str, target: str, definitions: Sequence[ServerDefinition]) -> ImportAnswer:
+        """Ask whether servers of a file that the user named may be written into another, and run from there.
+
+        Args:
+            file: Where they come from.
+            target: The file they are to be written into.
+            definitions: As they will stand there.
+
+        A server that is refused one of its secrets may not: in the user's own file nothing would keep it from it.
+
+        Raises:
+            TrustError: Nobody could be asked.
+        """
+        from ipymcp.config.redaction import wanted_secrets
+
+        made = await asyncio.gather(*map(self.digest, definitions))
+        found = [(one, digest) for one, digest in zip(definitions, made, strict=True) if not _is_spoken_for(digest)]
+        answered = []
+        if found and _variable() != "none":
+            answered = await self._answered(file, f"is to be imported into {target}", found, is_strangers=True)
+        if found and not answered and self._too_long.keys().isdisjoint(made):
+            first, digest = found[0]
+            message = f"not imported from {file}: nobody could be asked whether it may run"
+            raise TrustError(message, server=first.name, hint=f"{VARIABLE}={digest} where nobody can be asked")
+        refused = {one.name: "it was not shown, and so not agreed to" for one, _ in found}
+        granted: dict[str, Grant] = {}
+        for definition, _, secrets in answered:
+            missing = sorted(frozenset(wanted_secrets(definition)) - (secrets or frozenset()))
+            if secrets is None:
+                refused[definition.name] = "you did not agree to it"
+            elif missing:
+                refused[definition.name] = f"you did not give it your secret {missing[0]}"
+            else:
+                del refused[definition.name]
+                granted[definition.name] = Grant(secrets)
+        return ImportAnswer(granted, refused)
+
+    async def _answered(
+        self, file: str, why: str, found: Sequence[tuple[ServerDefinition, str]], *, is_strangers: bool
+    ) -> list[tuple[ServerDefinition, str, frozenset[str] | None]]:
+        """Show definitions and ask; of those that were shown: the secrets each may have, None where it may not run.
+
+        There is none where nobody answered. What does not fit into one question is not shown, and not agreed to.
+        """
+        shown: list[tuple[ServerDefinition, str, Candidate]] = []
+        left: list[str] = []
+        free = MAX_LINES
+        for definition, digest in found:
+            room = MAX_LINES if len(shown) < MAX_SERVERS and free >= _LEAST else 0
+            candidate, size = await self._candidate(definition, digest, is_strangers, room)
+            if room and size > MAX_LINES:
+                self._too_long[digest] = size
+            if candidate is None or size > free:
+                left.append(definition.name)
+                continue
+            free -= size
+            shown.append((definition, digest, candidate))
+        if not shown:
+            return []
+        candidates = tuple(candidate for _, _, candidate in shown)
+        answer = await self._ask(TrustQuestion(file, why, candidates, _left_out(left), is_strangers))
+        if answer is None:
+            return []
+        return [
+            (
+                definition,
+                digest,
+                frozenset(secret for server, secret in answer.secrets if server == definition.name)
+                & frozenset(candidate.secrets)
+                if definition.name in answer.servers
+                else None,
+            )
+            for definition, digest, candidate in shown
+        ]
+
+    async def _candidate(
+        self, definition: ServerDefinition, digest: str, is_strangers: bool, room: int
+    ) -> tuple[Candidate | None, int]:
+        """A definition as the question shows it, None where there is no room for it, and its lines."""
+        if not room:
+            return None, 0
+        from ipymcp.config.dangers import dangers
+        from ipymcp.config.redaction import described, wanted_secrets
+
+        lines = await asyncio.to_thread(described, definition, masks=not is_strangers)
+        size = _size(lines)
+        if size > room:
+            return None, size
+        warnings = await asyncio.to_thread(dangers, definition)
+        secrets = wanted_secrets(definition) if is_strangers else ()
+        is_agreed = await self._granted(digest) is not None
+        candidate = Candidate(definition.name, digest, tuple(lines), tuple(warnings), secrets, is_agreed)
+        return candidate, size + _size(warnings) + len(secrets)
+
+    # -- what is remembered -------------------------------------------------------------------------------------------
+
+    async def agree_to_typed(self, definition: ServerDefinition) -> None:
+        """Remember that a definition may run which the user typed and had us write. It gets no secrets by that."""
+        await self._keep(definition, await self.digest(definition), may_run=True)
+
+    async def grant(self, definition: ServerDefinition) -> Grant | None:
+        """What the user agreed to; None for nothing. What `IPYMCP_TRUST` says is no agreement."""
+        digest = await self.digest(definition)
+        known = await self.agreement(digest)
+        if known is not None:
+            return Grant(known.secrets)
+        if definition.source.scope == "user" and await self._is_first_seen(definition):
+            return Grant()
+        here = self._here.get(digest)
+        return None if here is None else Grant(here, is_lasting=False)
+
+    async def carry_over(self, grant: Grant | None, definition: ServerDefinition) -> None:
+        """Have what was agreed to hold for the definition that the user has made of it: no more than that.
+
+        Args:
+            grant: What `grant` gave before the change; None, also of what could not be read, agrees to nothing.
+            definition: As it is now.
+        """
+        if grant is None:
+            return
+        from ipymcp.config.redaction import wanted_secrets
+
+        digest = await self.digest(definition)
+        secrets = grant.secrets & frozenset(wanted_secrets(definition))
+        if grant.is_lasting:
+            await self._keep(definition, digest, may_run=True, secrets=secrets)
+        else:
+            self._here[digest] = secrets
+
+    async def _keep(
+        self, definition: ServerDefinition, digest: str, *, may_run: bool, secrets: Iterable[str] = ()
+    ) -> None:
+        from ipymcp.config.redaction import NOTHING, bound_to
+
+        is_own = definition.source.scope == "user"
+        bound = await asyncio.to_thread(bound_to, definition) if may_run else ""
+        await self._database().aexecute(
+            "INSERT OR REPLACE INTO trust (digest, server, file, is_own, may_run, secrets, decided, bound)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                digest,
+                definition.name,
+                _storable(str(definition.source)),
+                is_own,
+                may_run,
+                json.dumps(sorted(secrets)),
+                time.time(),
+                "" if bound == NOTHING else _storable(bound),
+            ),
+        )
+
+    async def agreement(self, digest: str) -> Agreement | None:
+        """What was agreed to of a definition."""
+        return next(iter(await self._agreements("may_run AND digest = ?", digest)), None)
+
+    async def agreements(self) -> list[Agreement]:
+        """All that was agreed to, oldest first."""
+        return await self._agreements("may_run")
+
+    async def revoke(self, named: str | None) -> list[Agreement]:
+        """Take back what was agreed to.
+
+        Args:
+            named: A server's name, a file, or a digest, of which twelve characters will do; None for all.
+
+        Returns:
+            What was taken back.
+        """
+        agreed = await self.agreements()
+        gone = [
+            one for one in agreed if named is None or named in (one.server, one.file) or _is_begun(one.digest, named)
+        ]
+        for one in gone:
+            self._here.pop(one.digest, None)
+            await self._database().aexecute("UPDATE trust SET may_run = 0 WHERE digest = ?", (one.digest,))
+        return gone
+
+    async def _is_refused(self, digest: str) -> bool:
+        """Whether the user has said that a definition may not run, or has taken back that it may."""
+        return bool(await self._database().aquery("SELECT 1 FROM trust WHERE digest = ? AND NOT may_run", (digest,)))
+
+    async def _agreements(self, condition: str, *values: str) -> list[Agreement]:
+        rows = await self._database().aquery(
+            f"SELECT digest, server, file, secrets, decided, bound FROM trust WHERE {condition} ORDER BY decided",
+            values,
+        )
+        return [
+            Agreement(digest, server, file, frozenset(json.loads(secrets)), decided, bound)
+            for digest, server, file, secrets, decided, bound in rows
+        ]
+
+
+def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> str | None:
+    from ipymcp.config.redaction import wanted_secrets
+
+    missing = next((name for name in wanted_secrets(definition) if name not in granted), None)
+    return None if missing is None else f"needs your consent to be given your secret {missing!r}"
+
+
+def _variable() -> str:
+    """What `IPYMCP_TRUST` says: `all`, `none`, digests, or nothing."""
+    return os.environ.get(VARIABLE, "").strip().lower()
+
+
+def _is_spoken_for(digest: str) -> bool:
+    """Whether `IPYMCP_TRUST` lets a definition run."""
+    words = [word.strip() for word in _variable().split(",")]
+    return words == ["all"] or digest in words
+
+
+def _is_begun(digest: str, words: str) -> bool:
+    """Whether a digest, or enough of its beginning, is among words separated by commas."""
+    found = (word.strip() for word in words.lower().split(","))
+    return any(len(word) >= _SHORTEST and digest.startswith(word) for word in found)
+
+
+def _size(lines: Iterable[str]) -> int:
+    """The lines that texts take on a screen."""
+    return sum(1 + len(line) // _WIDTH for line in lines)
+
+
+def _left_out(names: Sequence[str]) -> str:
+    """What is said of servers that a question has no room for."""
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    which = f"{', '.join(names[:_NAMED])}{more}"
+    one = len(names) == 1
+    does = "does" if one else "do"
+    return f"{which} {does} not fit here, and {'is' if one else 'are'} not agreed to: %mcp load NAME asks about one"
+
+
+def _storable(text: str) -> str:
+    """A text without halves of surrogate pairs, which the database does not take."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,387 @@
+"""One SQLite file that many kernels use at once, and its migrations. Where it cannot be used, memory takes its place.
+
+A database knows how many it has seen (`PRAGMA user_version`). Once released, a migration is never changed: what comes
+later is appended. Each table is read and written by one module, which is named here.
+
+Each process has one connection, used by one thread of its own, which starts at the first use; who asks waits for that
+thread, on a loop or not, or does not wait (`post`). The journal is TRUNCATE: WAL is unsafe on network homes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from ipymcp.files import create_file
+from ipymcp.storage.locks import foreign, make_private
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+    from sqlite3 import Connection
+
+__all__ = ["Database", "MIGRATIONS"]
+
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        # known.py
+        """
+        CREATE TABLE servers (
+            digest TEXT PRIMARY KEY,  -- of the definition
+            name TEXT NOT NULL,
+            transport TEXT NOT NULL,
+            auth TEXT NOT NULL,
+            enabled INTEGER NOT NULL,
+            status TEXT NOT NULL,
+            era TEXT,
+            version TEXT NOT NULL,
+            instructions TEXT NOT NULL,
+            error TEXT NOT NULL,
+            last_seen REAL  -- seconds since 1970; when it last answered
+        )
+        """,
+        """
+        CREATE TABLE catalogs (
+            digest TEXT NOT NULL,
+            kind TEXT NOT NULL,  -- tools, resources, templates, prompts
+            items BLOB NOT NULL,  -- a JSON array of definitions
+            count INTEGER NOT NULL,
+            listed REAL NOT NULL,
+            PRIMARY KEY (digest, kind)
+        )
+        """,
+        # safe.py
+        """
+        CREATE TABLE secrets (
+            kind TEXT NOT NULL,  -- secret, input, tokens, registration
+            name TEXT NOT NULL,
+            place TEXT NOT NULL,  -- keyring, vault, memory
+            sealed BLOB,  -- in the vault: the key's id, nonce, ciphertext; in memory: the text
+            changed REAL NOT NULL,
+            PRIMARY KEY (kind, name)
+        )
+        """,
+        # trust.py
+        """
+        CREATE TABLE trust (
+            digest TEXT PRIMARY KEY,  -- of the definition
+            server TEXT NOT NULL,
+            file TEXT NOT NULL,
+            is_own INTEGER NOT NULL,  -- whether the file is the user's own
+            may_run INTEGER NOT NULL,  -- what the user said
+            secrets TEXT NOT NULL,  -- JSON: the names of those it may have
+            decided REAL NOT NULL  -- seconds since 1970
+        )
+        """,
+        # policy/remembered.py
+        """
+        CREATE TABLE approvals (
+            id INTEGER PRIMARY KEY,
+            digest TEXT NOT NULL,  -- of the definition whose tools it is about; empty: of any
+            pattern TEXT NOT NULL,
+            decision TEXT NOT NULL,
+            server TEXT NOT NULL,
+            caller TEXT NOT NULL,  -- whose calls it is about; empty: everybody's
+            decided REAL NOT NULL,
+            UNIQUE (digest, pattern, caller)
+        )
+        """,
+        # policy/pins.py
+        """
+        CREATE TABLE pins (
+            digest TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            hash TEXT NOT NULL,  -- of the tool's canonical definition
+            definition TEXT NOT NULL,
+            server TEXT NOT NULL,
+            pinned REAL NOT NULL,
+            PRIMARY KEY (digest, tool)
+        )
+        """,
+        # history.py
+        """
+        CREATE TABLE history (
+            id INTEGER PRIMARY KEY,
+            time REAL NOT NULL,  -- when it began
+            duration REAL NOT NULL,
+            caller TEXT NOT NULL,
+            server TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            sent INTEGER NOT NULL,  -- bytes
+            received INTEGER NOT NULL,
+            error TEXT NOT NULL,
+            notebook TEXT NOT NULL,
+            cell INTEGER,
+            arguments BLOB,  -- with history = "values"
+            result BLOB
+        )
+        """,
+    ),
+    (
+        # trust.py: the files that an agreement is bound to, in words
+        "ALTER TABLE trust ADD COLUMN bound TEXT NOT NULL DEFAULT ''",
+    ),
+)
+
+
+if TYPE_CHECKING:
+    Value: TypeAlias = str | bytes | int | float | None
+    Row: TypeAlias = tuple[Any, ...]
+
+
+T = TypeVar("T")
+_LOGGER = logging.getLogger("ipymcp.storage")
+_PATIENCE = 5.0
+_FAREWELL = 0.5
+_REASONS = {
+    3: "cannot be opened",  # SQLITE_PERM
+    5: "is locked by another program",  # SQLITE_BUSY
+    6: "is locked by another program",  # SQLITE_LOCKED
+    8: "cannot be written",  # SQLITE_READONLY
+    10: "cannot be read or written",  # SQLITE_IOERR
+    11: "is damaged",  # SQLITE_CORRUPT
+    13: "is full: no space is left",  # SQLITE_FULL
+    14: "cannot be opened",  # SQLITE_CANTOPEN
+    15: "is locked by another program",  # SQLITE_PROTOCOL
+    26: "is damaged",  # SQLITE_NOTADB
+}
+"""What SQLite's error codes say of the file. Any other code is a fault of the statement."""
+_STILL_READABLE = (8, 10, 13)
+
+
+class _Unusable(Exception):
+    """The file cannot be used; the text says why."""
+
+
+class Database:
+    """What is kept, in a file or in memory. May be used from any thread and any loop.
+
+    Args:
+        path: The file, made at the first use; None for memory.
+        warn: Told once if the file cannot be used, from another thread.
+        patience: Seconds to wait for other processes that write.
+    """
+
+    def __init__(
+        self, path: Path | None, warn: Callable[[str], None] = _LOGGER.warning, patience: float = _PATIENCE
+    ) -> None:
+        self.path = path
+        self.is_lasting = path is not None
+        """Whether what is kept outlives the process, as far as is known."""
+        self._warn = warn
+        self._patience = patience
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ending: threading.Thread | None = None
+        """The one before, which may still have something to do."""
+        self._connection: Connection | None = None
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def query(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """The rows of one statement that reads."""
+        return self._submit(lambda connection: connection.execute(sql, parameters).fetchall()).result()
+
+    async def aquery(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """The same, awaited."""
+        return await asyncio.wrap_future(
+            self._submit(lambda connection: connection.execute(sql, parameters).fetchall())
+        )
+
+    def execute(self, sql: str, parameters: Sequence[Value] = ()) -> int:
+        """Run one statement that writes; the number of rows it touched."""
+        return self.transact(lambda connection: connection.execute(sql, parameters).rowcount)
+
+    async def aexecute(self, sql: str, parameters: Sequence[Value] = ()) -> int:
+        """The same, awaited."""
+        return await self.atransact(lambda connection: connection.execute(sql, parameters).rowcount)
+
+    def transact(self, function: Callable[[Connection], T]) -> T:
+        """Run a function in one transaction, which no other process's can come between. What it raises undoes it.
+
+        It runs in the database's thread, and may run twice: first on a file that turns out to be unusable.
+        """
+        return self._submit(lambda connection: _transaction(connection, function)).result()
+
+    async def atransact(self, function: Callable[[Connection], T]) -> T:
+        """The same, awaited."""
+        return await asyncio.wrap_future(self._submit(lambda connection: _transaction(connection, function)))
+
+    def post(self, function: Callable[[Connection], object]) -> None:
+        """Have a transaction run soon, and do not wait. What it raises is logged."""
+        self._submit(lambda connection: _transaction(connection, function)).add_done_callback(_log_failure)
+
+    def close(self, timeout: float = _FAREWELL) -> None:
+        """Do what was posted, waiting so long at most, and close the file. The next use opens it anew."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is None or self._pid != os.getpid():
+                return
+            self._ending = thread
+            self._jobs.put(None)
+            self._jobs = SimpleQueue()
+        thread.join(timeout)
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _submit(self, function: Callable[[Connection], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def job() -> None:
+            if not future.set_running_or_notify_cancel():  # nobody waits for it any more
+                return
+            try:
+                future.set_result(self._perform(function))
+            except BaseException as error:
+                future.set_exception(error)
+
+        if self._pid != os.getpid():  # forked: SQLite forbids even to close the parent's connection
+            self._parents = self._connection
+            self._begin()
+        with self._lock:
+            if self._thread is None:
+                before, self._ending = self._ending, None
+                self._thread = threading.Thread(
+                    target=self._work, args=(self._jobs, before), name="ipymcp-state", daemon=True
+                )
+                self._thread.start()
+            self._jobs.put(job)
+        return future
+
+    def _work(self, jobs: SimpleQueue[Callable[[], None] | None], before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()
+        while (job := jobs.get()) is not None:
+            job()
+        if self._connection is not None and self.is_lasting:  # what is in memory would be lost
+            self._connection.close()
+            self._connection = None
+
+    def _perform(self, function: Callable[[Connection], T]) -> T:
+        import sqlite3
+
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            return function(self._connection)
+        except _Unusable as unusable:
+            self._degrade(str(unusable), None)
+        except OSError as error:
+            self._degrade(f"cannot be opened ({error.strerror})", None)
+        except sqlite3.Error as error:
+            code = _code(error)
+            if code not in _REASONS or not self.is_lasting:
+                raise
+            self._degrade(_REASONS[code], self._connection if code in _STILL_READABLE else None)
+        assert self._connection is not None
+        return function(self._connection)
+
+    # -- the file -----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Connection:
+        if self.path is None or not self.is_lasting:
+            return _connect(":memory:", self._patience)
+        if foreign(self.path.parent) or foreign(self.path):
+            raise _Unusable("belongs to another user")
+        create_file(self.path)
+        make_private(self.path)
+        return _connect(str(self.path), self._patience)
+
+    def _degrade(self, reason: str, readable: Connection | None) -> None:
+        """Go on in memory, with what can still be read."""
+        failed, self.is_lasting = self._connection, False
+        self._connection = _connect(":memory:", self._patience)
+        if readable is not None:
+            _copy(readable, self._connection)
+        if failed is not None:
+            failed.close()
+        self._warn(f"{self.path} {reason}: what ipymcp learns now is kept in memory, until this kernel ends")
+
+
+def _connect(path: str, patience: float) -> Connection:
+    """A connection to a file or to memory, its tables brought up to date.
+
+    Raises:
+        _Unusable: It is of a newer version.
+        sqlite3.Error: It cannot be used.
+    """
+    import sqlite3
+
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode=TRUNCATE").close()
+        if _version(connection) != len(MIGRATIONS):
+            _transaction(connection, _migrate)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _version(connection: Connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _migrate(connection: Connection) -> None:
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise _Unusable(f"was written by a newer ipymcp (its version is {version}, known here is {len(MIGRATIONS)})")
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
+
+
+def _transaction(connection: Connection, function: Callable[[Connection], T]) -> T:
+    with _begun(connection):
+        return function(connection)
+
+
+@contextmanager
+def _begun(connection: Connection) -> Generator[None]:
+    """IMMEDIATE: a transaction that reads before it writes could not wait for another's end."""
+    import sqlite3
+
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # SQLite has undone it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _copy(source: Connection, target: Connection) -> None:
+    import sqlite3
+
+    tables = target.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    with suppress(sqlite3.Error):
+        for (table,) in tables:
+            cursor = source.execute(f"SELECT * FROM {table}")
+            places = ", ".join("?" * len(cursor.description))
+            target.executemany(f"INSERT INTO {table} VALUES ({places})", cursor)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary code."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _log_failure(future: Future[Any]) -> None:
+    error = future.exception()
+    if error is not None:
+        _LOGGER.error("could not be kept: %s", error, exc_info=error)

@@ -1,1 +1,0 @@
-"""The Python face: tools as functions, results as values."""
