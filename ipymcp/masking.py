@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["LABEL", "Masks", "looks_secret", "mask", "masks"]
 
 LABEL: Final = "[secret]"
-SHORTEST: Final = 8
+MIN_LENGTH: Final = 8
 _LEAST_PART = 4
 """Characters of a secret that may stand beside a `…` where a text was cut."""
-_MOST_CUTS = 20
+_MAX_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
 _SECRET_NAME = re.compile(
     r"(?:passw(?:or)?d|passphrase|(?:^|[_-])(?:token|secret|pass|credentials?|authorization|bearer|auth|cookie|pat|dsn|jwt"
@@ -49,7 +49,7 @@ class Masks:
     def add(self, *values: str | None) -> None:
         """From now on these are masked; those under 8 characters are not."""
         lines = {line.strip() for value in values if value for line in value.splitlines()}
-        new = {line for line in lines if len(line) >= SHORTEST} - self._values
+        new = {line for line in lines if len(line) >= MIN_LENGTH} - self._values
         if not new:
             return
         with self._lock:
@@ -97,7 +97,7 @@ class Masks:
         return value
 
     def _without_parts(self, text: str) -> str:
-        before, *others = text.split("…", _MOST_CUTS)
+        before, *others = text.split("…", _MAX_CUTS)
         parts = [before, *others]
         for index, part in enumerate(parts):
             if index < len(parts) - 1:

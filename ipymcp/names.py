@@ -42,7 +42,7 @@ RESERVED_PROMPTS = frozenset({"df", "table"})
 _NO_IDENTIFIER = re.compile(r"[^\w\u0080-\U0010ffff]", re.ASCII)
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
-_LONGEST_WORD = 200
+_MAX_WORD = 200
 """What is longer is no mistyped name, and slow to compare."""
 
 
@@ -104,7 +104,7 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     """`did you mean 'a' or 'b'?`, or the empty string where nothing is near."""
     import difflib
 
-    if len(word) > _LONGEST_WORD:
+    if len(word) > _MAX_WORD:
         return ""
     known = list(dict.fromkeys(candidates))
     near = difflib.get_close_matches(word, known, n=limit, cutoff=0.6)

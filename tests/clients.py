@@ -12,7 +12,7 @@ from typing import Any
 from ipymcp.protocol import types
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.jsonrpc import Slot
+from ipymcp.protocol.jsonrpc import PendingRequest
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.server_requests import Responder
 from ipymcp.protocol.transports.base import Transport
@@ -85,7 +85,7 @@ class Person:
 
     declared: dict[str, Any] = field(default_factory=lambda: dict(EVERYTHING))
     answers: dict[str, Any] = field(default_factory=lambda: dict(ANSWERS))
-    asked: list[tuple[str, dict[str, Any], Slot | None]] = field(default_factory=list)
+    asked: list[tuple[str, dict[str, Any], PendingRequest | None]] = field(default_factory=list)
     news: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """One entry for each question asked, answered or withdrawn."""
     thinking: asyncio.Event | None = None
@@ -94,7 +94,7 @@ class Person:
     def capabilities(self) -> dict[str, Any]:
         return self.declared
 
-    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
         self.asked.append((method, params, slot))
         self.news.put_nowait("asked")
         try:
@@ -118,7 +118,7 @@ class Person:
 class Call:
     """A call in flight."""
 
-    slot: Slot
+    slot: PendingRequest
     outcome: asyncio.Future[bytes]
     progress: asyncio.Queue[types.Progress]
 
@@ -150,7 +150,7 @@ class Connection:
             else:
                 outcome.set_result(bytes(slot.result or b""))
 
-        slot = Slot(deliver)
+        slot = PendingRequest(deliver)
         self.client.call_tool(slot, tool, types.encode(arguments))
         return Call(slot, outcome, progress)
 
@@ -170,7 +170,7 @@ class NoAnswers:
     def capabilities(self) -> dict[str, Any]:
         return {}
 
-    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
         raise AssertionError(f"{method} was not declared")
 
 

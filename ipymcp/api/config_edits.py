@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ipymcp.config.variables import Reference
     from ipymcp.runtime.host import Host
 
-__all__ = ["Document", "Imported", "add", "explanation", "export_to", "import_from", "listing", "remove", "update"]
+__all__ = ["ConfigListing", "Imported", "add", "explanation", "export_to", "import_from", "listing", "remove", "update"]
 
 
 _TYPED = frozenset({"cell", "script", "named"})
@@ -46,7 +46,7 @@ _TYPED = frozenset({"cell", "script", "named"})
 Row = tuple[str, str, str]
 
 
-class Document:
+class ConfigListing:
     """A document of another host. What it shows is masked; `.text` and `.data` hold all of it, to be copied.
 
     Args:
@@ -114,7 +114,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     return Table(("value", "is", "from"), rows, title=title, note=note)
 
 
-def export_to(target: str, names: Sequence[str], host: Host) -> Document:
+def export_to(target: str, names: Sequence[str], host: Host) -> ConfigListing:
     """Servers as another host writes them: those that are configured, or loaded under these names.
 
     Raises:
@@ -133,7 +133,7 @@ def export_to(target: str, names: Sequence[str], host: Host) -> Document:
     chosen = [known[name] for name in names or known]
     whole = exported(chosen, target, host.folder)
     shown = exported(map(masked_definition, chosen), target, host.folder)
-    return Document(whole.document, shown.document, whole.notes)
+    return ConfigListing(whole.document, shown.document, whole.notes)
 
 
 def _short(source: Source, host: Host) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
 from ipymcp.results.tables import Table
-from ipymcp.storage.history import Entry
+from ipymcp.storage.history import HistoryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ class CallHistory(Table):
         note: A line below.
     """
 
-    def __init__(self, entries: Sequence[Entry], note: str = "") -> None:
+    def __init__(self, entries: Sequence[HistoryEntry], note: str = "") -> None:
         self.entries = tuple(entries)
         rows = [
             (
@@ -51,7 +51,7 @@ class CallHistory(Table):
         """Everything that was kept, as a DataFrame."""
         from ipymcp.results.frames import to_frame
 
-        names = [name for name in Entry.__struct_fields__ if name not in ("id", "time")]
+        names = [name for name in HistoryEntry.__struct_fields__ if name not in ("id", "time")]
         columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
         return to_frame(columns | {name: [_plain(getattr(e, name)) for e in self.entries] for name in names}, "")
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from ipymcp.argument_checks import shown
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.editing import changed, project_file
-from ipymcp.config.parsing import Written, definition_of, definitions, is_server, no_shape, shape_of
+from ipymcp.config.parsing import RawServer, definition_of, definitions, is_server, no_shape, shape_of
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ipymcp.config.discovery import Configuration
     from ipymcp.runtime.host import Host
 
-__all__ = ["Asked", "demo_definition", "gather", "given", "notices", "placed", "settings", "url_definition"]
+__all__ = ["LoadRequest", "demo_definition", "gather", "given", "notices", "placed", "settings", "url_definition"]
 
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
@@ -76,7 +76,7 @@ def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[S
             raise no_shape(values, _PASTED)
         if name is None:
             raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
-        return [definition_of(Written(name, f"mcpServers.{name}", changed({}, values)), "mcpServers", source, {})]
+        return [definition_of(RawServer(name, f"mcpServers.{name}", changed({}, values)), "mcpServers", source, {})]
     found = definitions(values, Source(scope=source.scope, file=_PASTED))
     if name is None or not found:
         return list(found.values())
@@ -105,7 +105,7 @@ _PORT = re.compile(r"[\w.-]+:\d+(/|$)")
 _LOCAL = re.compile(r"localhost|127\.|\[::1\]|[\w-]+:\d")
 
 
-class Asked(Struct, frozen=True):
+class LoadRequest(Struct, frozen=True):
     """What is to be loaded."""
 
     definitions: list[ServerDefinition]
@@ -140,7 +140,7 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     return from_mapping({name: {"url": url}}, scope="cell")[name]
 
 
-def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host) -> Asked:
+def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host) -> LoadRequest:
     """What `load` was asked for; every server of the discovered configuration, where that is nothing.
 
     Raises:
@@ -185,7 +185,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             lines += [line for line in _missing(found) if line not in lines]
             named.append(item)
     definitions.update(_sound(pending))
-    return Asked(list(definitions.values()), named, lines)
+    return LoadRequest(list(definitions.values()), named, lines)
 
 
 def notices(configuration: Configuration) -> list[str]:
@@ -198,7 +198,7 @@ def notices(configuration: Configuration) -> list[str]:
     return lines
 
 
-def _everything(host: Host) -> Asked:
+def _everything(host: Host) -> LoadRequest:
     configuration = host.discovery.read()
     definitions: list[ServerDefinition] = []
     lines = notices(configuration)
@@ -221,7 +221,7 @@ def _everything(host: Host) -> Asked:
     ]
     if not definitions and not configuration.servers:
         lines.append("no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…")
-    return Asked(definitions, [], lines, again=False)
+    return LoadRequest(definitions, [], lines, again=False)
 
 
 def _is_typed(name: str, host: Host) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.servers import Servers, ServerTools
-from ipymcp.api.sync_and_async import waits
+from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset
 from ipymcp.argument_checks import (
@@ -28,9 +28,9 @@ from ipymcp.argument_checks import (
     one_of,
 )
 from ipymcp.errors import UnknownName
-from ipymcp.interaction.terminal import Prompts
+from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.names import nearest
-from ipymcp.results.tables import Live
+from ipymcp.results.tables import NotPicklable
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.session import State
 from ipymcp.security.rules import is_named
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import FormQuestion, UrlQuestion
     from ipymcp.llm.answer import Answer
     from ipymcp.llm.backend import Limits
-    from ipymcp.llm.chat import Asker
+    from ipymcp.llm.chat import ModelChat
     from ipymcp.llm.sampling import Sampler
     from ipymcp.llm.tool_search import Discover
     from ipymcp.results.stored_results import KeptResults
@@ -69,7 +69,7 @@ LOADABLE = Kind("a name, an address, a path or a definition", (PATH | MAPPING).a
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
-class Mcp(Live):
+class Mcp(NotPicklable):
     """The MCP servers of this notebook; each tool of each server is a function: `mcp.SERVER.TOOL(...)`.
 
     First `mcp.load("demo")`, or `%mcp load …` in a cell; `%mcp help` lists the commands. `mcp.servers` shows states and
@@ -78,7 +78,7 @@ class Mcp(Live):
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        host.desk.interaction = Prompts()
+        host.desk.interaction = TerminalPrompts()
         self._filters = host.guard.policy.filters
         self._factory = ToolFactory(host)
         self._model: Any = None
@@ -142,7 +142,7 @@ class Mcp(Live):
         """What the panel showed a part of, by the number it was given: `mcp.results[7]`."""
         return self._factory.results
 
-    @waits
+    @sync_and_async
     @checked(server=TEXT.or_none, tool=TEXT.or_none, failed=FLAG, since=(TEXT | MOMENT).or_none, limit=COUNT)
     async def history(
         self,
@@ -171,7 +171,7 @@ class Mcp(Live):
             notes.append(f"{self._host.history.lost:,} of this kernel were not kept: too many at once")
         return CallHistory(entries, " · ".join(filter(None, notes)))
 
-    @waits
+    @sync_and_async
     @checked(
         prompt=TEXT,
         base_url=TEXT.or_none,
@@ -222,11 +222,11 @@ class Mcp(Live):
             McpError: It cannot: no model, no key, a limit. The conversation so far is kept.
         """
         from ipymcp.llm.backend import Limits
-        from ipymcp.llm.chat import Wanted
+        from ipymcp.llm.chat import AskRequest
 
         Kind("Limits", lambda value: isinstance(value, Limits)).or_none.check("ask()", "limits", limits)
         names: MutableMapping[str, Any] | None = {"mcp": self} if code is True else code or None
-        wanted = Wanted(
+        wanted = AskRequest(
             prompt,
             model,
             self._selection(tools),
@@ -251,10 +251,10 @@ class Mcp(Live):
         return chosen + [one for one in given if not isinstance(one, str)]
 
     @cached_property
-    def _asker(self) -> Asker:
-        from ipymcp.llm.chat import Asker
+    def _asker(self) -> ModelChat:
+        from ipymcp.llm.chat import ModelChat
 
-        return Asker(self._host, self._factory, lambda: self._model)
+        return ModelChat(self._host, self._factory, lambda: self._model)
 
     @property
     def calls(self) -> list[Call[Any]]:
@@ -378,7 +378,7 @@ class Mcp(Live):
 
     # -- words that wait ----------------------------------------------------------------------------------------------
 
-    @waits
+    @sync_and_async
     @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none)
     async def load(
         self,
@@ -428,7 +428,7 @@ class Mcp(Live):
                 self._host.sessions[name].require()
         return self.servers
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT)
     async def start(self, *names: str) -> None:
         """Start servers that were stopped or have failed.
@@ -439,13 +439,13 @@ class Mcp(Live):
         for session in await self._host.start(names):
             session.require()
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT)
     async def stop(self, *names: str) -> None:
         """Stop servers; their tools are refused until they are started again."""
         await self._host.stop(names)
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT)
     async def restart(self, *names: str) -> None:
         """Stop servers and start them again.
@@ -456,13 +456,13 @@ class Mcp(Live):
         for session in await self._host.restart(names):
             session.require()
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT)
     async def unload(self, *names: str) -> None:
         """Stop servers and forget them."""
         await self._host.unload(names)
 
-    @waits
+    @sync_and_async
     @checked(patterns=TEXT)
     async def disable(self, *patterns: str) -> None:
         """Switch off servers by name (they are stopped) or tools by pattern (`fs.write_*`).
@@ -476,7 +476,7 @@ class Mcp(Live):
             else:
                 self._filters.set(pattern, allowed=False)
 
-    @waits
+    @sync_and_async
     @checked(patterns=TEXT)
     async def enable(self, *patterns: str) -> None:
         """Switch on again what `disable` switched off; servers are started.
@@ -523,7 +523,7 @@ class Mcp(Live):
         self._host.close()
 
 
-class _Connection:
+class _ScriptConnection:
     @checked(what=LOADABLE, on_sampling=FUNCTION.or_none, on_elicitation=FUNCTION.or_none, trust=FLAG)
     def __init__(
         self,
@@ -544,7 +544,7 @@ class _Connection:
             self._mcp.roots = roots
 
 
-class connect(_Connection):
+class connect(_ScriptConnection):
     """Servers that live as long as the `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
 
     Args:
@@ -571,7 +571,7 @@ class connect(_Connection):
         self._mcp.close()
 
 
-class aconnect(_Connection):
+class aconnect(_ScriptConnection):
     """The same for `async with`: `async with ipymcp.aconnect({"time": {…}}) as mcp:`.
 
     Args:

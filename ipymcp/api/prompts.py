@@ -14,7 +14,7 @@ from ipymcp.names import nearest
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Part, read_part
-from ipymcp.results.tables import Listing, Live, Table
+from ipymcp.results.tables import NotPicklable, Table, TableView
 from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
 from ipymcp.text import quoted
 
@@ -130,7 +130,7 @@ class PromptResult:
         return {"text/plain": repr(self), "text/html": html}
 
 
-class Prompt(Live):
+class Prompt(NotPicklable):
     """A prompt of a server, called like a function: `mcp.SERVER.prompts.NAME(argument="…")` gives its messages."""
 
     def __init__(self, host: Host, entry: PromptEntry, schema: ToolSchema) -> None:
@@ -188,7 +188,7 @@ class Prompt(Live):
         return f"{self.server}.prompts.{self._entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
 
-class Prompts(Listing):
+class Prompts(TableView):
     """The prompts of one server, as functions: `mcp.SERVER.prompts.NAME(…)`, or `["NAME"]` by the prompt's own name."""
 
     def __init__(self, host: Host, server: str) -> None:
@@ -247,7 +247,7 @@ class Prompts(Listing):
         return self._host.find(self._server)
 
 
-class AllPrompts(Listing):
+class AllPrompts(TableView):
     """The prompts of all servers that are ready, a table when shown: `mcp.prompts`, `mcp.prompts("fs.*")`.
 
     Patterns are globs over the server, `server.prompt` and the prompt; the last that matches decides, `!` denies.

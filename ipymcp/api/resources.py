@@ -12,12 +12,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.catalogs import look, look_at_all, look_quickly, not_running, selects_any
-from ipymcp.api.sync_and_async import waits
+from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FUNCTION, MAPPING, TEXT, check_name, checked
 from ipymcp.errors import McpError, RpcError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.resource_result import ResourceResult
-from ipymcp.results.tables import Listing, Live, Table
+from ipymcp.results.tables import NotPicklable, Table, TableView
 from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
 from ipymcp.text import one_line, quoted
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["AllResources", "Resource", "Resources", "Subscription", "Template", "expand", "template", "template_schema"]
 
 
-class Subscription(Live):
+class Subscription(NotPicklable):
     """A resource as it is now: read again whenever the server says that it changed, until `.close()`.
 
     It goes on when the server is started again. In a `with` block it is closed at the end.
@@ -129,7 +129,7 @@ _NOT_FOUND = frozenset({-32002, -32602})
 """The codes of a resource that does not exist: the older revisions', and 2026-07-28's."""
 
 
-class Resource(Live):
+class Resource(NotPicklable):
     """A resource of a server: `.read()` it, or `.subscribe()` to it. Nothing is read before."""
 
     def __init__(self, host: Host, server: str, uri: str) -> None:
@@ -138,7 +138,7 @@ class Resource(Live):
         self.uri = uri
         """Its address, which the server understands."""
 
-    @waits
+    @sync_and_async
     async def read(self) -> ResourceResult:
         """Read it; what the server calls fresh for some time is not read twice in that time.
 
@@ -156,7 +156,7 @@ class Resource(Live):
         self._host.guard.heard(result.source, bytes(raw))
         return result
 
-    @waits
+    @sync_and_async
     @checked(callback=FUNCTION.or_none)
     async def subscribe(self, callback: Callable[[ResourceResult], Any] | None = None) -> Subscription:
         """Keep it fresh: read it now, and again whenever the server says that it changed.
@@ -231,7 +231,7 @@ class Resource(Live):
         return "" if self.name == self.uri else self.name
 
 
-class Resources(Listing):
+class Resources(TableView):
     """The resources of one server: `mcp.SERVER.resources["URI"].read()`, and its templates by their URI template.
 
     Shown, it is a table; `.df` is that as a DataFrame. Iterating gives the resources, not the templates.
@@ -314,7 +314,7 @@ class Resources(Listing):
         return self._host.find(self._server)
 
 
-class AllResources(Listing):
+class AllResources(TableView):
     """The resources of all servers that are ready, a table when shown: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
 
     Patterns are globs over the server, `server.uri`, the URI and the name; the last that matches decides, `!` denies.
@@ -394,7 +394,7 @@ _OPTIONAL = ("?", "&", "#", ";")
 """Expressions that leave nothing behind where their parameters are not given."""
 
 
-class Template(Live):
+class Template(NotPicklable):
     """A template of resources: called with its parameters it is a resource, `.read()` and `.subscribe()` and all."""
 
     def __init__(self, host: Host, server: str, definition: TemplateDefinition, schema: ToolSchema) -> None:

@@ -9,11 +9,11 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipymcp.api.sync_and_async import waits
+from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases
-from ipymcp.results.tables import Listing, Table
+from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.session import State
 from ipymcp.security.pins import LOCK_FILE, canonical, diff, write_lock
 from ipymcp.security.rules import CALLERS, USUAL, Rule
@@ -37,10 +37,10 @@ __all__ = ["Changes", "ToolPins", "ToolPolicy", "TrustedServers"]
 
 _HERE = "this notebook"
 _MARK = "decides"
-_MOST_CHANGED = 10
+_MAX_CHANGED = 10
 
 
-class ToolPolicy(Listing):
+class ToolPolicy(TableView):
     """The rules for calls: `mcp.policy.deny("fs.write_*")`, `mcp.policy.explain("fs.write_file")`.
 
     Args:
@@ -55,7 +55,7 @@ class ToolPolicy(Listing):
     def _loop(self) -> BackgroundLoop:
         return self._host.loop
 
-    @waits
+    @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def allow(self, *patterns: str, always: bool = False) -> None:
         """Allow tools to whoever calls them. It is for the definitions of the servers that are loaded now.
@@ -72,21 +72,21 @@ class ToolPolicy(Listing):
                 digest = session.rights.digest or await asyncio.to_thread(session.definition.digest)
                 await self._decide(glob, "allow", digest, session.name, always=always)
 
-    @waits
+    @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def ask(self, *patterns: str, always: bool = False) -> None:
         """Have the user asked about calls of tools, whoever makes them. Arguments as for `allow`."""
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "ask", always=always)
 
-    @waits
+    @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
         """Refuse calls of tools, whoever makes them. Arguments as for `allow`."""
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "deny", always=always)
 
-    @waits
+    @sync_and_async
     @checked(always=FLAG)
     async def reset(self, always: bool = False) -> None:
         """Take back all that was decided in this notebook.
@@ -132,7 +132,7 @@ class ToolPolicy(Listing):
     def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
         meant = None if patterns is None else [Rule(_whole(pattern), "ask", "") for pattern in patterns]
         rows: list[tuple[str, ...]] = []
-        decided = dict.fromkeys((*self._policy.remembered, *self._policy.said))
+        decided = dict.fromkeys((*self._policy.remembered, *self._policy.session_rules))
         idle = set(decided)
         for session in self._host.sessions.values():
             for entry in session.catalog.tools.values():
@@ -143,12 +143,12 @@ class ToolPolicy(Listing):
                 said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
                 rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
-        here = set(self._policy.said)
+        here = set(self._policy.session_rules)
         rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
         notes = rules or ["the usual: you may; about models and apps you are asked"]
-        if meant is not None and len(rows) > _MOST_CHANGED:
-            notes.insert(0, f"and {len(rows) - _MOST_CHANGED} more: %mcp policy")
-            del rows[_MOST_CHANGED:]
+        if meant is not None and len(rows) > _MAX_CHANGED:
+            notes.insert(0, f"and {len(rows) - _MAX_CHANGED} more: %mcp policy")
+            del rows[_MAX_CHANGED:]
         note = " · ".join(notes)
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 
@@ -159,9 +159,9 @@ class ToolPolicy(Listing):
         if always:
             rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
             await self._host.guard.refresh()
-            self._policy.say(rule)
+            self._policy.add_rule(rule)
         else:
-            self._policy.say(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
+            self._policy.add_rule(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
 
     def _by_name(self, pattern: str) -> str:
         """A pattern with a server's alias replaced by its name; of servers that are loaded or configured."""
@@ -225,7 +225,7 @@ class Changes:
         return {"text/plain": repr(self), "text/html": f"<pre>{escaped(repr(self))}</pre>"}
 
 
-class ToolPins(Listing):
+class ToolPins(TableView):
     """The pins of the tools of the servers that are loaded: `mcp.pins.diff("fs")`, `mcp.pins.accept("fs.read_file")`.
 
     Args:
@@ -260,7 +260,7 @@ class ToolPins(Listing):
             notes.append("%mcp pins scan says what is conspicuous")
         return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=" · ".join(notes))
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT)
     async def diff(self, *names: str) -> Changes:
         """What changed.
@@ -277,7 +277,7 @@ class ToolPins(Listing):
                     diffs[f"{entry.server}.{entry.name}"] = diff(before, canonical(entry.definition))
         return Changes(diffs)
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT)
     async def accept(self, *names: str) -> list[str]:
         """Take what changed as it is now.
@@ -351,7 +351,7 @@ def _day(pin: Pin | None) -> str:
 _SHOWN = 12
 
 
-class TrustedServers(Listing):
+class TrustedServers(TableView):
     """What the user agreed to run: `mcp.trust`, `mcp.trust.revoke("fs")`.
 
     Args:
@@ -384,7 +384,7 @@ class TrustedServers(Listing):
             ("server", "file", "definition", "bound to", "secrets", "since"), rows, title="MCP trust", note=note
         )
 
-    @waits
+    @sync_and_async
     @checked(names=TEXT, everything=FLAG)
     async def revoke(self, *names: str, everything: bool = False) -> list[str]:
         """Take agreements back. Servers that run by them are stopped, in this notebook.

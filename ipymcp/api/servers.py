@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.api.catalogs import not_running
 from ipymcp.api.toolset import hidden_note, tool_table
 from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
-from ipymcp.results.tables import Listing, Live, Table
+from ipymcp.results.tables import NotPicklable, Table, TableView
 from ipymcp.runtime.catalog import remembered
 from ipymcp.runtime.session import State, state_word
 from ipymcp.security.rules import selects
@@ -71,7 +71,7 @@ def _kept(mcp: Mcp, patterns: Sequence[str]) -> tuple[dict[str, Catalog], list[s
     return catalogs, notes
 
 
-class ServerTools(Live):
+class ServerTools(NotPicklable):
     """The tools of one server, as functions: `mcp.SERVER.TOOL(...)`, or `mcp.SERVER["TOOL"]` by the tool's own name.
 
     The server's state, logs and switches are `mcp.servers["SERVER"]`.
@@ -144,7 +144,7 @@ class ServerTools(Live):
         return self._mcp._host.find(self._name)
 
 
-class Server(Live):
+class Server(NotPicklable):
     """One server's state, logs and switches; its tools are `mcp.SERVER`."""
 
     def __init__(self, mcp: Mcp, session: ServerSession) -> None:
@@ -262,7 +262,7 @@ class Server(Live):
         return " · ".join(part for part in (self.name, self.state, self.protocol_version, tools, self.error) if part)
 
 
-class Servers(Listing):
+class Servers(TableView):
     """The servers of this notebook, by name: `mcp.servers["SERVER"]` has state, logs, start, stop, restart."""
 
     COLUMNS = ("server", "state", "era", "tools", "calls", "last error")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.loop import BackgroundLoop
 
-__all__ = ["waits"]
+__all__ = ["sync_and_async"]
 
 _BETWEEN = frozenset({"ipymcp", "asyncio"})
 """Whose lines may stand between a word and the user's line: `with ipymcp.connect(…)` loads from one of ours."""
@@ -84,7 +84,7 @@ def _owner(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
-class waits(Generic[S, P, R]):
+class sync_and_async(Generic[S, P, R]):
     """Makes a coroutine method of the background loop a word that waits."""
 
     def __init__(self, function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> None:
@@ -92,8 +92,8 @@ class waits(Generic[S, P, R]):
         self.__doc__ = function.__doc__
 
     @overload
-    def __get__(self, owner: None, kind: type[S]) -> waits[S, P, R]: ...
+    def __get__(self, owner: None, kind: type[S]) -> sync_and_async[S, P, R]: ...
     @overload
     def __get__(self, owner: S, kind: type[S]) -> _Waiting[P, R]: ...
-    def __get__(self, owner: S | None, kind: type[S]) -> waits[S, P, R] | _Waiting[P, R]:
+    def __get__(self, owner: S | None, kind: type[S]) -> sync_and_async[S, P, R] | _Waiting[P, R]:
         return self if owner is None else _Waiting(self._function, owner)

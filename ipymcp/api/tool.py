@@ -20,7 +20,7 @@ from ipymcp.names import expression
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.stored_results import KeptResults
-from ipymcp.results.tables import Live
+from ipymcp.results.tables import NotPicklable
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.schema.dynamic_class import specialised
 from ipymcp.security.rules import CALLERS
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
 
-_LONGEST_ABOUT = 100
-_LONGEST_MESSAGE = 300
+_MAX_ABOUT = 100
+_MAX_MESSAGE = 300
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
 """What `.options` takes."""
 
@@ -121,7 +121,7 @@ class _Awaited:
         return self if tool is None else tool._factory.async_tool(tool)
 
 
-class Tool(Live):
+class Tool(NotPicklable):
     """A tool of an MCP server, called like a function.
 
     Required arguments are positional in the schema's order, optional ones by keyword. `.aio` is the same to be awaited,
@@ -223,7 +223,7 @@ class Tool(Live):
         from ipymcp.text import visible
 
         signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
-        about = shortened(visible(entry.first_line), _LONGEST_ABOUT)
+        about = shortened(visible(entry.first_line), _MAX_ABOUT)
         return f"{self._server}.{entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
     def __str__(self) -> str:
@@ -335,7 +335,7 @@ def tool_result(
         from ipymcp.text import visible
 
         message = _in_one_line(result.text)
-        shown = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+        shown = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"
         hint = "the tool's own message" if shown == message else "the tool's own message; .result has all of it"
         raise ToolError(visible(shown), result=result, hint=hint)
     return result

@@ -7,11 +7,11 @@ from glob import escape
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ipymcp.api.catalogs import not_running
-from ipymcp.api.sync_and_async import waits
+from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, TEXT, check_name, checked
 from ipymcp.errors import UnknownName
 from ipymcp.names import model_name, nearest
-from ipymcp.results.tables import Listing, Table
+from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import selects
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import Parameter
-    from ipymcp.security.rules import Subject
+    from ipymcp.security.rules import ToolRef
 
 __all__ = ["Toolset", "hidden_note", "tool_table"]
 
 
-class Toolset(Listing):
+class Toolset(TableView):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
 
     Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled and denied
@@ -125,7 +125,7 @@ class Toolset(Listing):
         """Those that have tools now."""
         return [one for one in self._host.sessions.values() if one.client is not None or one.is_lazy]
 
-    def _selects(self, entry: Subject) -> bool:
+    def _selects(self, entry: ToolRef) -> bool:
         return any(all(selects(one, entry) for one in part) for part in self._parts)
 
     @property
@@ -287,7 +287,7 @@ class Toolset(Listing):
 
         return costs(self._declarations())
 
-    @waits
+    @sync_and_async
     @checked(turn=TEXT.or_none)
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
         """Make the calls that a model asks for. Whatever goes wrong with one of them the model is told.

@@ -45,7 +45,7 @@ __all__ = ["Binding", "Disk", "binding", "content_digests", "shell_words"]
 
 MAX_WORDS: Final = 2_000
 """Words of one definition that are looked for."""
-MAX_LOOKS: Final = 50_000
+MAX_STEPS: Final = 50_000
 """Paths that are looked for, for one definition."""
 MAX_STARTS: Final = 32
 """Folders below which they are."""
@@ -57,7 +57,7 @@ MAX_SOURCE_BYTES: Final = 10_000_000
 _MAX_ENTRIES = 5_000
 _MAX_TEXT = 100_000
 _MAX_PATH = 4_096
-_DEEPEST = 5
+_MAX_DEPTH = 5
 _CHUNK = 1 << 20
 
 _BETWEEN = re.compile(r"""[\s"'`=;|&()<>,]+|file:(?://)?""")
@@ -230,7 +230,7 @@ class _Search:
 
     def _of_text(self, text: str, depth: int) -> list[str]:
         words = list(shell_words(text))
-        if words == [text] or depth == _DEEPEST:
+        if words == [text] or depth == _MAX_DEPTH:
             return [text]
         return [text, *(inner for word in words for inner in self._of_text(word, depth + 1))]
 
@@ -253,7 +253,7 @@ class _Search:
             known = self._variables.get(name, os.environ.get(name))
             return (known if known is not None else match[3]) or ("" if match[3] is not None else match[0])
 
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             changed = _SHELL_VARIABLE.sub(value, text)[: _MAX_PATH + 1]
             if changed == text:
                 break
@@ -270,7 +270,7 @@ class _Search:
                 done.add(start)
                 for part in parts:
                     self._looks += 1
-                    if self._looks > MAX_LOOKS:
+                    if self._looks > MAX_STEPS:
                         self._is_whole = False
                         return
                     self._look(start, part)
@@ -431,17 +431,17 @@ def _of_package(package: Path, *, scripts: bool) -> Iterator[str]:
 def _texts(value: object, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif depth < _DEEPEST and isinstance(value, dict):
+    elif depth < _MAX_DEPTH and isinstance(value, dict):
         for item in cast("Mapping[str, object]", value).values():
             yield from _texts(item, depth + 1)
-    elif depth < _DEEPEST and isinstance(value, list):
+    elif depth < _MAX_DEPTH and isinstance(value, list):
         for item in cast("list[object]", value):
             yield from _texts(item, depth + 1)
 
 
 def _modules(name: str) -> Iterator[str]:
     names = name.split(".") if "\0" not in name else []
-    for depth in range(1, min(len(names), _DEEPEST * 2) + 1):
+    for depth in range(1, min(len(names), _MAX_DEPTH * 2) + 1):
         path = os.path.join(*names[:depth])
         if path:
             yield from (f"{path}.py", os.path.join(path, "__init__.py"), os.path.join(path, "__main__.py"))
@@ -454,8 +454,8 @@ def _path(text: str, definition: ServerDefinition) -> str:
     def value(one: Reference, depth: int = 0) -> str:
         if one.kind == "place":
             return in_folder(one.text, folder)
-        held = os.environ.get(one.name) or (definition.env.get(one.name) if depth < _DEEPEST else None) or one.default
-        if one.kind != "variable" or held is None or depth > _DEEPEST:
+        held = os.environ.get(one.name) or (definition.env.get(one.name) if depth < _MAX_DEPTH else None) or one.default
+        if one.kind != "variable" or held is None or depth > _MAX_DEPTH:
             return one.text
         return held if one.name in os.environ else respelled(held, lambda inner: value(inner, depth + 1))
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import Scope
 
 __all__ = [
-    "Candidate",
+    "FoundServer",
     "Configuration",
-    "Discovery",
+    "ConfigurationWatch",
     "PROJECT_FILES",
     "Stamp",
     "candidates",
@@ -56,7 +56,7 @@ Stamp = tuple[int, int, int] | None
 """What changes with a file: its time, size and number; None where there is none."""
 
 
-class Candidate(Struct, frozen=True):
+class FoundServer(Struct, frozen=True):
     """A file that may define servers."""
 
     path: Path
@@ -74,7 +74,7 @@ class Configuration(Struct, frozen=True):
     """The farther ones of a name, nearest first."""
     problems: tuple[ConfigError, ...]
     """Files that cannot be used or were ignored, and definitions that name no server."""
-    files: tuple[Candidate, ...]
+    files: tuple[FoundServer, ...]
     """Those that were read."""
 
     @property
@@ -88,7 +88,7 @@ class Configuration(Struct, frozen=True):
         return (*(entry for entry in self.servers.values() if isinstance(entry, ConfigError)), *self.problems)
 
 
-def discover(files: Iterable[Candidate]) -> Configuration:
+def discover(files: Iterable[FoundServer]) -> Configuration:
     """Read those of the files that are there.
 
     Raises:
@@ -97,7 +97,7 @@ def discover(files: Iterable[Candidate]) -> Configuration:
     servers: dict[str, ServerDefinition | ConfigError] = {}
     shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
     problems: list[ConfigError] = []
-    read: list[Candidate] = []
+    read: list[FoundServer] = []
     for file in files:
         try:
             found = _read(file)
@@ -124,7 +124,7 @@ def discover(files: Iterable[Candidate]) -> Configuration:
     return Configuration(servers, shadowed, tuple(problems), tuple(read))
 
 
-def marked(entry: ServerDefinition | ConfigError, own: Candidate) -> ServerDefinition | ConfigError:
+def marked(entry: ServerDefinition | ConfigError, own: FoundServer) -> ServerDefinition | ConfigError:
     """A server that another file defines as well: a project's says so, where that file is the user's own."""
     if isinstance(entry, ServerDefinition) and (entry.source.scope, own.scope) == ("project", "user"):
         return entry.shadowing(str(own.path))
@@ -133,7 +133,7 @@ def marked(entry: ServerDefinition | ConfigError, own: Candidate) -> ServerDefin
 
 def candidates(
     folder: str, environ: Mapping[str, str] = os.environ, own: Sequence[str] | None = None
-) -> list[Candidate]:
+) -> list[FoundServer]:
     """Every file that could define servers, the nearest first, whether it is there or not.
 
     Args:
@@ -143,16 +143,16 @@ def candidates(
     """
     named = environ.get("IPYMCP_CONFIG")
     users = dict.fromkeys(map(Path, own_files() if own is None else own))
-    found: dict[Path, Candidate] = {}
+    found: dict[Path, FoundServer] = {}
     if named:
         path = Path(os.path.abspath(os.path.join(folder, os.path.expanduser(named))))
-        found[path] = Candidate(path, "named", str(path.parent))
+        found[path] = FoundServer(path, "named", str(path.parent))
     for place in project_folders(folder):
         for path in (Path(place, name) for name in PROJECT_FILES):
             if path not in users:
-                found.setdefault(path, Candidate(path, "project", place))
+                found.setdefault(path, FoundServer(path, "project", place))
     for path in users:
-        found.setdefault(path, Candidate(path, "user", str(path.parent)))
+        found.setdefault(path, FoundServer(path, "user", str(path.parent)))
     return list(found.values())
 
 
@@ -185,7 +185,7 @@ def project_folders(folder: str) -> Iterator[str]:
         place = above
 
 
-def _read(file: Candidate) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
+def _read(file: FoundServer) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """What a file defines; None where there is no such file, or it has to do with other things."""
     is_named = file.scope == "named"
     document = load_if_there(file.path, owners=None if is_named else file_owners())
@@ -203,7 +203,7 @@ def file_owners() -> frozenset[int] | None:
     return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None
 
 
-class Discovery:
+class ConfigurationWatch:
     """Finds the servers that were configured for a folder.
 
     Args:

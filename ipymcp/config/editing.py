@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.discovery import file_owners, project_folders
 from ipymcp.config.export import as_own
-from ipymcp.config.parsing import Written, definition_of, is_name, normal, shape_of
+from ipymcp.config.parsing import RawServer, definition_of, is_name, normal, shape_of
 from ipymcp.config.paths import is_root
 from ipymcp.config.reading import load_if_there
 from ipymcp.errors import ConfigError
@@ -76,12 +76,12 @@ def standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDe
         raise ConfigError(f"{name!r} is no name of a server", hint="use a text that can be seen")
     listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
     inputs = {str(one.get("id")): one for one in listed}
-    written = Written(name, f"mcpServers.{name}", document["mcpServers"][name])
+    written = RawServer(name, f"mcpServers.{name}", document["mcpServers"][name])
     return definition_of(written, "mcpServers", source, inputs)
 
 
 _INDENT = re.compile(r"\n([ \t]+)\S")
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds to wait for another kernel that writes the same file."""
 
 
@@ -162,7 +162,7 @@ def _alone(file: Path) -> Generator[None]:
         return
     descriptor = os.open(file.parent, os.O_RDONLY)
     try:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,10 +18,10 @@ from ipymcp.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HOSTS", "Found", "read_host"]
+__all__ = ["HOSTS", "HostServers", "read_host"]
 
 
-class Found(Struct, frozen=True):
+class HostServers(Struct, frozen=True):
     """What a host's files define."""
 
     definitions: Mapping[str, ServerDefinition]
@@ -30,7 +30,7 @@ class Found(Struct, frozen=True):
     """Those that were read."""
 
 
-def read_host(host: str, folder: str) -> Found:
+def read_host(host: str, folder: str) -> HostServers:
     """The servers that the user has configured for another host.
 
     Args:
@@ -61,7 +61,7 @@ def read_host(host: str, folder: str) -> Found:
                     definitions.setdefault(name, entry)
     if not files and not problems:
         raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, places))}")
-    return Found(definitions, tuple(problems), tuple(files))
+    return HostServers(definitions, tuple(problems), tuple(files))
 
 
 def _parts(host: str, data: Any, folder: str) -> list[Any]:

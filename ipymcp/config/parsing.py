@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import Era, ReadOnly, Source, Transport
 
 __all__ = [
-    "Entry",
+    "ServerReader",
     "OTHER_NAMES",
     "SHAPE",
-    "Shape",
-    "Written",
+    "DocumentFormat",
+    "RawServer",
     "auth",
     "bare_shape",
     "definition_of",
@@ -71,7 +71,7 @@ def found(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-class Entry:
+class ServerReader:
     """One server's object in a document. Each method reads a key, or raises a `ConfigError` that names it.
 
     Args:
@@ -127,9 +127,9 @@ class Entry:
             raise self.error("expected a text", key=key, hint=f'write "{key}": "…"')
         return value
 
-    def within(self, key: str, values: Mapping[str, Any]) -> Entry:
+    def within(self, key: str, values: Mapping[str, Any]) -> ServerReader:
         """The object under a key, to be read the same way."""
-        return Entry(values, self._source, key)
+        return ServerReader(values, self._source, key)
 
     def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
         """A list of texts."""
@@ -237,7 +237,7 @@ _METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jw
 _SHAPE = 'write {"type": "bearer", "token": "…"}, or "type": "oauth", "client_credentials" or "enterprise"'
 
 
-def auth(entry: Entry) -> Mapping[str, Any]:
+def auth(entry: ServerReader) -> Mapping[str, Any]:
     """What a definition says of its login, checked; empty where it says nothing.
 
     Raises:
@@ -502,7 +502,7 @@ _TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "ser
 _MENTIONED = 5
 
 
-class Written(Struct, frozen=True):
+class RawServer(Struct, frozen=True):
     """One server as a document has it."""
 
     name: str
@@ -511,18 +511,18 @@ class Written(Struct, frozen=True):
     values: Mapping[str, Any]
 
 
-class Shape(Struct, frozen=True):
+class DocumentFormat(Struct, frozen=True):
     """What a document holds."""
 
     host: str
     """Whose way of writing it is; `mcpServers` for that of many."""
-    written: tuple[Written | ConfigError, ...]
+    written: tuple[RawServer | ConfigError, ...]
     """Each server, or why it is none."""
     inputs: Mapping[str, Mapping[str, Any]]
     """What `${input:ID}` stand for, by id."""
 
 
-def shape_of(document: object, origin: str) -> Shape | None:
+def shape_of(document: object, origin: str) -> DocumentFormat | None:
     """What a document holds; None where it is an object in which nothing looks like servers.
 
     Args:
@@ -541,30 +541,30 @@ def shape_of(document: object, origin: str) -> Shape | None:
             written = tuple(_written(table[key], key, origin))
             if key == "mcpServers" and os.path.basename(os.path.dirname(origin)) == ".gemini":
                 host = "gemini"
-            return Shape("vscode" if key == "servers" else host, written, inputs)
+            return DocumentFormat("vscode" if key == "servers" else host, written, inputs)
     settings = cast("object", table.get("mcpSettings"))
     if isinstance(settings, Mapping) and "mcp_servers" in settings:
         listed = cast("Mapping[str, object]", settings)["mcp_servers"]
-        return Shape("jupyter", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
+        return DocumentFormat("jupyter", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
     inner = table.get("mcp")
     if isinstance(inner, Mapping) and not is_server(cast("object", inner)):
         held = cast("Mapping[str, Any]", inner)
         if isinstance(held.get("servers"), Mapping) and not is_server(held["servers"]):
-            return Shape("vscode", tuple(_written(held["servers"], "mcp.servers", origin)), _inputs(held))
+            return DocumentFormat("vscode", tuple(_written(held["servers"], "mcp.servers", origin)), _inputs(held))
         if not any(is_server(table[name]) for name in table if name != "mcp"):
-            return Shape("opencode", tuple(_written(held, "mcp", origin)), {})
+            return DocumentFormat("opencode", tuple(_written(held, "mcp", origin)), {})
     if any(is_server(value) for value in table.values()):
         return bare_shape(table, origin)
     return None
 
 
-def bare_shape(table: object, origin: str) -> Shape:
+def bare_shape(table: object, origin: str) -> DocumentFormat:
     """An object from name to definition.
 
     Raises:
         ConfigError: It is no object.
     """
-    return Shape("flat", tuple(_written(table, "", origin)), {})
+    return DocumentFormat("flat", tuple(_written(table, "", origin)), {})
 
 
 def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
@@ -573,7 +573,7 @@ def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
     return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=SHAPE)
 
 
-def _written(table: object, path: str, origin: str) -> Iterator[Written | ConfigError]:
+def _written(table: object, path: str, origin: str) -> Iterator[RawServer | ConfigError]:
     where = f"{origin}: {path}".removesuffix(": ")
     if isinstance(table, list) and path != "mcpServers":
         yield from _listed(cast("Sequence[object]", table), path, origin)
@@ -588,10 +588,10 @@ def _written(table: object, path: str, origin: str) -> Iterator[Written | Config
         elif not isinstance(values, Mapping):
             yield ConfigError(f"{origin}: {key}: expected an object, got {found(values)}", hint=SHAPE)
         else:
-            yield Written(name, key, cast("Mapping[str, Any]", values))
+            yield RawServer(name, key, cast("Mapping[str, Any]", values))
 
 
-def _listed(table: Sequence[object], path: str, origin: str) -> Iterator[Written | ConfigError]:
+def _listed(table: Sequence[object], path: str, origin: str) -> Iterator[RawServer | ConfigError]:
     seen: set[str] = set()
     for index, item in enumerate(table):
         key = f"{path}[{index}]"
@@ -606,7 +606,7 @@ def _listed(table: Sequence[object], path: str, origin: str) -> Iterator[Written
             yield ConfigError(f'{origin}: {key}.name: "{name}" is defined twice', hint="keep one of the two")
         elif values.keys() != {"disabled"}:  # jupyter-mcp-manager's way to switch off one that stands elsewhere
             seen.add(name)
-            yield Written(name, key, values)
+            yield RawServer(name, key, values)
 
 
 def is_name(name: object) -> TypeGuard[str]:
@@ -689,7 +689,7 @@ def entries(
 
 
 def definition_of(
-    written: Written, host: str, source: Source, inputs: Mapping[str, Mapping[str, Any]]
+    written: RawServer, host: str, source: Source, inputs: Mapping[str, Mapping[str, Any]]
 ) -> ServerDefinition:
     """One server.
 
@@ -705,7 +705,7 @@ def definition_of(
     place = _at(source, host=host, key=written.key)
     values, names = normal(written.values, host, place)
     place = _at(place, names=names)
-    definition = _server(written.name, Entry(values, place), place)
+    definition = _server(written.name, ServerReader(values, place), place)
     if inputs:
         asked = {one.name for one in references(definition) if one.kind == "input"}
         used = {name: inputs[name] for name in inputs if name in asked}
@@ -717,7 +717,7 @@ def _at(source: Source, **changes: Any) -> Source:
     return msgspec.structs.replace(source, **changes)
 
 
-def _server(name: str, entry: Entry, source: Source) -> ServerDefinition:
+def _server(name: str, entry: ServerReader, source: Source) -> ServerDefinition:
     command = entry.text("command", hint=_PROGRAM)
     url = entry.text("url", hint="write the server's address, such as https://host/mcp")
     headers = entry.table("headers", hint=_TABLE)
@@ -755,11 +755,11 @@ def _server(name: str, entry: Entry, source: Source) -> ServerDefinition:
     )
 
 
-def _read_only(entry: Entry) -> ReadOnly:
+def _read_only(entry: ServerReader) -> ReadOnly:
     return "hinted" if entry.get("read_only") == "hinted" else entry.flag("read_only", default=False)
 
 
-def _rules(entry: Entry) -> dict[str, str]:
+def _rules(entry: ServerReader) -> dict[str, str]:
     rules = entry.table("tools", hint=_RULES)
     inner = entry.within("tools", rules)
     for pattern in rules:
@@ -767,7 +767,7 @@ def _rules(entry: Entry) -> dict[str, str]:
     return rules
 
 
-def _hints(entry: Entry) -> dict[str, dict[str, bool]]:
+def _hints(entry: ServerReader) -> dict[str, dict[str, bool]]:
     given: object = entry.get("hints") or {}
     if not isinstance(given, Mapping):
         raise entry.expected("hints", "an object of objects", given, hint=_HINTS)
@@ -783,7 +783,7 @@ def _hints(entry: Entry) -> dict[str, dict[str, bool]]:
     return hints
 
 
-def _check_remote(entry: Entry, url: str | None, headers: Mapping[str, str]) -> None:
+def _check_remote(entry: ServerReader, url: str | None, headers: Mapping[str, str]) -> None:
     """Raise for an address or a header that cannot be used. An address with variables is looked at when it has none."""
     whole = url if url is not None and not has_variables(url) else None
     for key, check in (("url", lambda: whole and parse_address(whole)), ("headers", lambda: checked_headers(headers))):
@@ -793,7 +793,7 @@ def _check_remote(entry: Entry, url: str | None, headers: Mapping[str, str]) -> 
             raise entry.error(error.message, key=key, hint=error.hint or _TABLE) from None
 
 
-def _transport(entry: Entry, command: str | None, url: str | None) -> Transport:
+def _transport(entry: ServerReader, command: str | None, url: str | None) -> Transport:
     if command is None and url is None:
         raise entry.error('expected "command" or "url", found neither', hint=SHAPE)
     if command is not None and url is not None:
@@ -811,7 +811,7 @@ def _transport(entry: Entry, command: str | None, url: str | None) -> Transport:
     return transport
 
 
-def _max_timeout(entry: Entry, timeout: float) -> float:
+def _max_timeout(entry: ServerReader, timeout: float) -> float:
     """The longest a call may take; a longer `timeout` alone raises it."""
     limit = entry.seconds("max_timeout", max(600.0, timeout))
     if limit < timeout:
@@ -820,12 +820,12 @@ def _max_timeout(entry: Entry, timeout: float) -> float:
     return limit
 
 
-def _restart(entry: Entry) -> bool:
+def _restart(entry: ServerReader) -> bool:
     """True, false, or `"no"`."""
     return entry.get("restart") != "no" and entry.flag("restart", default=True)
 
 
-def _inherit_env(entry: Entry) -> bool | tuple[str, ...]:
+def _inherit_env(entry: ServerReader) -> bool | tuple[str, ...]:
     value = entry.get("inherit_env")
     if value is None or isinstance(value, bool):
         return bool(value)

@@ -73,7 +73,7 @@ _ASSIGNMENT = (
 )
 
 
-def _missing(file: Path) -> ConfigError:
+def missing_file(file: Path) -> ConfigError:
     return ConfigError(f"{file}: no such file", hint="a relative path starts at the notebook's folder")
 
 
@@ -89,9 +89,9 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
     """
     file = Path(path)
     try:
-        text = _text(file, None)
+        text = read_text(file, None)
         if text is None:
-            raise _missing(file)
+            raise missing_file(file)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
     variables: dict[str, str] = {}
@@ -107,7 +107,7 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
     return variables
 
 
-def _text(file: Path, owners: frozenset[int] | None) -> str | None:
+def read_text(file: Path, owners: frozenset[int] | None) -> str | None:
     try:
         # Opening a pipe would wait for its other end; what is looked at is what is read.
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))

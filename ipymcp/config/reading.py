@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ipymcp.config.definition import Source
 from ipymcp.config.parsing import SHAPE, definitions, entries, no_shape
-from ipymcp.config.paths import _missing, _text
+from ipymcp.config.paths import missing_file, read_text
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import Scope, ServerDefinition
 
-__all__ = ["Document", "decode", "from_mapping", "load", "load_if_there", "read_each", "without_comments"]
+__all__ = ["ConfigDocument", "decode", "from_mapping", "load", "load_if_there", "read_each", "without_comments"]
 
 
 _STRING = r'"(?:\\.|[^"\\\n])*"'
@@ -45,7 +45,7 @@ _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
 
 
-class Document(Struct, frozen=True):
+class ConfigDocument(Struct, frozen=True):
     """What a file holds."""
 
     text: str
@@ -80,7 +80,7 @@ def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str,
     return definitions(table, Source(scope=scope), bare=True)
 
 
-def load(file: Path, *, owners: frozenset[int] | None = None) -> Document:
+def load(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument:
     """Read and decode a file.
 
     Args:
@@ -93,17 +93,17 @@ def load(file: Path, *, owners: frozenset[int] | None = None) -> Document:
     """
     document = load_if_there(file, owners=owners)
     if document is None:
-        raise _missing(file)
+        raise missing_file(file)
     return document
 
 
-def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> Document | None:
+def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument | None:
     """The same, but None where there is no such file."""
-    text = _text(file, owners)
+    text = read_text(file, owners)
     if text is None:
         return None
     data, is_plain = decode(text, str(file))
-    return Document(text, data, is_plain)
+    return ConfigDocument(text, data, is_plain)
 
 
 def decode(text: str, origin: str) -> tuple[Any, bool]:

@@ -47,7 +47,7 @@ _FORM = re.compile(
     rf"|secret:(?P<secret>{_SECRET})|input:(?P<input>\w[\w .:/@-]*)",
     re.DOTALL,
 )
-_DEEPEST = 20
+_MAX_DEPTH = 20
 _SHOWN = 40
 _PLACES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
 _ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
@@ -270,7 +270,7 @@ def _closing(text: str, position: int) -> int | None:
     for index in range(position, len(text)):
         if text[index] == "{":
             depth += 1
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 return None
         elif text[index] == "}":
             depth -= 1

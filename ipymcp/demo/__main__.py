@@ -8,12 +8,12 @@ import sys
 
 if __package__:
     from .offers import METHODS
-    from .server import Server
+    from .server import DemoServer
     from .tools import TOOLS, run_tool
 else:  # run by path; appended, so that nothing here hides a module of the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from demo.offers import METHODS  # pyright: ignore
-    from demo.server import Server  # pyright: ignore
+    from demo.server import DemoServer  # pyright: ignore
     from demo.tools import TOOLS, run_tool  # pyright: ignore
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     """Run the server. The interrupt of a terminal is meant for the client and ignored."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr.write(f"ipymcp-demo: ready, tools: {', '.join(tool['name'] for tool in TOOLS)}\n")
-    server = Server(sys.stdout.fileno(), TOOLS, run_tool, METHODS)
+    server = DemoServer(sys.stdout.fileno(), TOOLS, run_tool, METHODS)
     try:
         for line in sys.stdin.buffer:
             if line.strip():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .server import Request
+    from .server import DemoRequest
 
 NOT_FOUND_BEFORE_2026 = -32002
 """The code of a resource that does not exist, up to 2025-11-25."""
@@ -58,15 +58,15 @@ PROMPTS = [
 ]
 
 
-def fresh(request: Request) -> dict[str, Any]:
+def fresh(request: DemoRequest) -> dict[str, Any]:
     """What 2026-07-28 says of every list and reading: it stays as it is."""
     return {"ttlMs": ONE_HOUR_MS, "cacheScope": "public"} if request.stateless else {}
 
 
-def listing(key: str, items: list[dict[str, Any]]) -> Callable[[Request], dict[str, Any]]:
+def listing(key: str, items: list[dict[str, Any]]) -> Callable[[DemoRequest], dict[str, Any]]:
     """A list of one page, told in the words of the request's revision."""
 
-    def answer(request: Request) -> dict[str, Any]:
+    def answer(request: DemoRequest) -> dict[str, Any]:
         if "cursor" in request.params:
             raise Refusal(INVALID_PARAMS, "unknown cursor: the list fits on one page")
         unknown = {"title"} if request.version < "2025-06-18" else set[str]()
@@ -76,7 +76,7 @@ def listing(key: str, items: list[dict[str, Any]]) -> Callable[[Request], dict[s
     return answer
 
 
-def read(request: Request) -> dict[str, Any]:
+def read(request: DemoRequest) -> dict[str, Any]:
     """A resource's contents."""
     uri = request.params.get("uri")
     if not isinstance(uri, str):
@@ -94,7 +94,7 @@ def read(request: Request) -> dict[str, Any]:
     return {"contents": [{"uri": uri, **content}], **fresh(request)}
 
 
-def get_prompt(request: Request) -> dict[str, Any]:
+def get_prompt(request: DemoRequest) -> dict[str, Any]:
     """The prompt's messages."""
     if request.params.get("name") != "describe":
         raise Refusal(INVALID_PARAMS, f"Unknown prompt: {request.params.get('name')}")
@@ -111,7 +111,7 @@ def get_prompt(request: Request) -> dict[str, Any]:
     return {"description": str(PROMPTS[0]["title"]), "messages": [{"role": "user", "content": c} for c in contents]}
 
 
-def complete(request: Request) -> dict[str, Any]:
+def complete(request: DemoRequest) -> dict[str, Any]:
     """What an argument of the prompt or of the template may be."""
     reference, argument = as_object(request.params.get("ref")), as_object(request.params.get("argument"))
     if reference is None or argument is None:
@@ -143,7 +143,7 @@ def notes() -> str:
     return f"# Penguins\n\n**Invented** birds of three species: {', '.join(SPECIES)}.\n\n{columns}"
 
 
-METHODS: dict[str, Callable[[Request], dict[str, Any]]] = {
+METHODS: dict[str, Callable[[DemoRequest], dict[str, Any]]] = {
     "resources/list": listing("resources", RESOURCES),
     "resources/templates/list": listing("resourceTemplates", TEMPLATES),
     "resources/read": read,

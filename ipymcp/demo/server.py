@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # `typing` costs more than the rest of the start
     from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias, TypeGuard
 
-    Method: TypeAlias = Callable[["Request"], dict[str, Any] | None]
-    RunTool: TypeAlias = Callable[[str, dict[str, Any], "Request"], dict[str, Any]]
+    Method: TypeAlias = Callable[["DemoRequest"], dict[str, Any] | None]
+    RunTool: TypeAlias = Callable[[str, dict[str, Any], "DemoRequest"], dict[str, Any]]
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS_VERSION = "2026-07-28"
@@ -43,10 +43,10 @@ class Refusal(Exception):
         self.error: dict[str, Any] = {"code": code, "message": message} | ({} if data is None else {"data": data})
 
 
-class Request:
+class DemoRequest:
     """One request under way, and the only way to write anything on its behalf: nothing follows a cancellation."""
 
-    def __init__(self, server: Server, identifier: int | str, params: dict[str, Any], batch: Batch | None) -> None:
+    def __init__(self, server: DemoServer, identifier: int | str, params: dict[str, Any], batch: Batch | None) -> None:
         self.server = server
         self.id = identifier
         self.params = params
@@ -104,7 +104,7 @@ class Request:
 class Batch:
     """The answers to a batch, which leave together (2025-03-26, basic/index#batching)."""
 
-    def __init__(self, server: Server, size: int) -> None:
+    def __init__(self, server: DemoServer, size: int) -> None:
         self.server = server
         self.missing = size
         self.answers: list[dict[str, Any]] = []
@@ -118,7 +118,7 @@ class Batch:
             self.server.write(self.answers)
 
 
-class Server:
+class DemoServer:
     """Reads messages and answers them.
 
     A tool that waits runs in a thread; everything else is done before the next line is read.
@@ -137,7 +137,7 @@ class Server:
         self.tools = tools
         self.run_tool = run_tool
         self.lock = threading.RLock()
-        self.requests: dict[int | str, Request] = {}
+        self.requests: dict[int | str, DemoRequest] = {}
         self.version: str | None = None
         self.level = "info"
         both: dict[str, Method] = {"tools/list": self.list_tools, "tools/call": self.call_tool, **offers}
@@ -191,7 +191,7 @@ class Server:
             return self.cancel(params.get("requestId")) if method == "notifications/cancelled" else None
         if not is_id(identifier):
             return self.complain(INVALID_REQUEST, "the id of a request is a string or an integer")
-        request = self.requests[identifier] = Request(self, identifier, params, batch)
+        request = self.requests[identifier] = DemoRequest(self, identifier, params, batch)
         try:
             result = self.dispatch(request, method)
         except Refusal as refusal:
@@ -203,7 +203,7 @@ class Server:
         if is_id(identifier) and (request := self.requests.get(identifier)):
             request.cancel()
 
-    def dispatch(self, request: Request, method: str) -> dict[str, Any] | None:
+    def dispatch(self, request: DemoRequest, method: str) -> dict[str, Any] | None:
         """The result, or None where it comes later."""
         if request.stateless:
             check_envelope(request.meta)
@@ -214,7 +214,7 @@ class Server:
             raise Refusal(METHOD_NOT_FOUND, f"Method not found: {method}")
         return methods[method](request)
 
-    def initialize(self, request: Request) -> dict[str, Any]:
+    def initialize(self, request: DemoRequest) -> dict[str, Any]:
         """The handshake: the client's revision if it is known here, else the newest."""
         asked = request.params.get("protocolVersion")
         if not isinstance(asked, str):
@@ -223,24 +223,24 @@ class Server:
         about = {"capabilities": CAPABILITIES, "serverInfo": SERVER_INFO, "instructions": INSTRUCTIONS}
         return {"protocolVersion": self.version, **about}
 
-    def discover(self, request: Request) -> dict[str, Any]:
+    def discover(self, request: DemoRequest) -> dict[str, Any]:
         """What this server is and speaks (2026-07-28, server/discover)."""
         about = {"capabilities": CAPABILITIES, "instructions": INSTRUCTIONS}
         return {"supportedVersions": [STATELESS_VERSION], **about, "ttlMs": ONE_HOUR_MS, "cacheScope": "public"}
 
-    def listen(self, request: Request) -> None:
+    def listen(self, request: DemoRequest) -> None:
         """A subscription: acknowledged, then silent until cancelled, as nothing here ever changes."""
         if not isinstance(request.params.get("notifications"), dict):
             raise Refusal(INVALID_PARAMS, "notifications is missing")
         about = {"_meta": {META + "subscriptionId": request.id}, "notifications": {}}
         request.notify("notifications/subscriptions/acknowledged", about)
 
-    def set_level(self, request: Request) -> dict[str, Any]:
+    def set_level(self, request: DemoRequest) -> dict[str, Any]:
         """Set the least level of log messages the client wants."""
         self.level = check_level(request.params.get("level"))
         return {}
 
-    def list_tools(self, request: Request) -> dict[str, Any]:
+    def list_tools(self, request: DemoRequest) -> dict[str, Any]:
         """The tools, told in the words of the request's revision."""
         if "cursor" in request.params:
             raise Refusal(INVALID_PARAMS, "unknown cursor: the tools fit on one page")
@@ -249,7 +249,7 @@ class Server:
         tools = [{key: value for key, value in tool.items() if key not in unknown} for tool in self.tools]
         return {"tools": tools, **({"ttlMs": ONE_HOUR_MS, "cacheScope": "public"} if request.stateless else {})}
 
-    def call_tool(self, request: Request) -> dict[str, Any] | None:
+    def call_tool(self, request: DemoRequest) -> dict[str, Any] | None:
         """Run a tool: a slow one in a thread, the others at once."""
         name, arguments = request.params.get("name"), request.params.get("arguments", {})
         if not isinstance(name, str) or all(tool["name"] != name for tool in self.tools):
@@ -262,14 +262,14 @@ class Server:
         threading.Thread(target=self.finish_later, args=(name, request, arguments), daemon=True).start()
         return None
 
-    def tool_result(self, name: str, request: Request, arguments: dict[str, Any]) -> dict[str, Any]:
+    def tool_result(self, name: str, request: DemoRequest, arguments: dict[str, Any]) -> dict[str, Any]:
         """The tool's result, told in the words of the request's revision."""
         result = self.run_tool(name, arguments, request)
         if request.version < "2025-06-18":
             result.pop("structuredContent", None)
         return result
 
-    def finish_later(self, name: str, request: Request, arguments: dict[str, Any]) -> None:
+    def finish_later(self, name: str, request: DemoRequest, arguments: dict[str, Any]) -> None:
         """Run the tool and answer, in a thread."""
         try:
             request.finish(result=self.tool_result(name, request, arguments))
@@ -317,6 +317,6 @@ def is_id(value: Any) -> TypeGuard[int | str]:
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
-def ping(_request: Request) -> dict[str, Any]:
+def ping(_request: DemoRequest) -> dict[str, Any]:
     """Say that we are there."""
     return {}

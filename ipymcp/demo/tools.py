@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .server import Request
+    from .server import DemoRequest
 
 NUMBER, WHOLE, TEXT = "number", "integer", "string"
 COLUMNS = {
@@ -41,7 +41,7 @@ class Failure(Exception):
     """A tool that could not do it: answered as a result with `isError`."""
 
 
-def run_tool(name: str, arguments: dict[str, Any], request: Request) -> dict[str, Any]:
+def run_tool(name: str, arguments: dict[str, Any], request: DemoRequest) -> dict[str, Any]:
     """The tool's result, or one with `isError` that says why there is none."""
     schema = next(tool["inputSchema"] for tool in TOOLS if tool["name"] == name)
     try:
@@ -91,19 +91,19 @@ def text_result(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
-def echo(request: Request, text: str) -> dict[str, Any]:
+def echo(request: DemoRequest, text: str) -> dict[str, Any]:
     """Give back the text."""
     request.log("debug", f"echo of {len(text)} characters")
     return text_result(text)
 
 
-def fail(request: Request, message: str) -> dict[str, Any]:
+def fail(request: DemoRequest, message: str) -> dict[str, Any]:
     """Fail with the message."""
     request.log("error", message)
     raise Failure(message)
 
 
-def slow(request: Request, seconds: float, steps: int) -> dict[str, Any]:
+def slow(request: DemoRequest, seconds: float, steps: int) -> dict[str, Any]:
     """Take `seconds` in `steps`, reporting each."""
     request.log("info", f"taking {seconds:g} s in {steps} steps")
     start = time.monotonic()
@@ -127,7 +127,7 @@ def penguins() -> list[dict[str, Any]]:
     return rows
 
 
-def query(request: Request, table: str, limit: int, where: str = "") -> dict[str, Any]:
+def query(request: DemoRequest, table: str, limit: int, where: str = "") -> dict[str, Any]:
     """Select rows by a condition that SQLite evaluates."""
     import sqlite3
 
@@ -165,7 +165,7 @@ def one_plain_select() -> Callable[..., int]:
     return authorize
 
 
-def plot(request: Request, kind: str, width: int, height: int, **data: Any) -> dict[str, Any]:
+def plot(request: DemoRequest, kind: str, width: int, height: int, **data: Any) -> dict[str, Any]:
     """Draw a chart of the given numbers, or of a column of the penguins."""
     import base64
 

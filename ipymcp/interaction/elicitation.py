@@ -11,7 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import ArgumentError
-from ipymcp.interaction.questions import CANCELLED, Answer, UrlQuestion
+from ipymcp.interaction.questions import CANCELLED, ElicitationAnswer, UrlQuestion
 from ipymcp.protocol.types import is_object
 from ipymcp.schema.tool_schema import ToolSchema
 from ipymcp.schema.validation import listing
@@ -31,19 +31,19 @@ def answering(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     if is_async(function):
 
         @functools.wraps(function)
-        async def answer_async(question: FormQuestion | UrlQuestion) -> Answer:
+        async def answer_async(question: FormQuestion | UrlQuestion) -> ElicitationAnswer:
             return read_answer(await function(question), question)
 
         return answer_async
 
     @functools.wraps(function)
-    def answer(question: FormQuestion | UrlQuestion) -> Answer:
+    def answer(question: FormQuestion | UrlQuestion) -> ElicitationAnswer:
         return read_answer(function(question), question)
 
     return answer
 
 
-def read_answer(given: object, question: FormQuestion | UrlQuestion) -> Answer:
+def read_answer(given: object, question: FormQuestion | UrlQuestion) -> ElicitationAnswer:
     """What a function returned, as the protocol has it: a dict of values, True, False to decline, None to cancel.
 
     Raises:
@@ -52,17 +52,19 @@ def read_answer(given: object, question: FormQuestion | UrlQuestion) -> Answer:
     if given is None:
         return CANCELLED
     if given is False:
-        return Answer("decline")
-    if isinstance(given, Answer):
+        return ElicitationAnswer("decline")
+    if isinstance(given, ElicitationAnswer):
         if given.action != "accept" or isinstance(question, UrlQuestion):
             return given
         given = given.content or {}
     elif given is not True and not is_object(given):
         raise ArgumentError(f"on_elicitation returned {listing((given,))}: {_WANTED}")
     if isinstance(question, UrlQuestion):
-        return Answer("accept")
+        return ElicitationAnswer("accept")
     values = {**_defaults(question), **(given if is_object(given) else {})}
-    return Answer("accept", _checked({name: value for name, value in values.items() if value is not None}, question))
+    return ElicitationAnswer(
+        "accept", _checked({name: value for name, value in values.items() if value is not None}, question)
+    )
 
 
 def _checked(values: dict[str, Any], question: FormQuestion) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def read_choice(
 Kind = Literal["string", "number", "integer", "boolean", "choice", "choices"]
 MISSING: Final = object()
 """No default."""
-_MOST_FIELDS = 50
-_MOST_CHOICES = 200
+_MAX_FIELDS = 50
+_MAX_CHOICES = 200
 
 
 class CannotDraw(Exception):
@@ -181,8 +181,8 @@ def read_form(schema: Mapping[str, Any]) -> list[Field]:
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         raise CannotDraw("the schema is not an object's")
     fields = cast("Mapping[str, object]", properties)
-    if len(fields) > _MOST_FIELDS:
-        raise CannotDraw(f"it has more than {_MOST_FIELDS} fields")
+    if len(fields) > _MAX_FIELDS:
+        raise CannotDraw(f"it has more than {_MAX_FIELDS} fields")
     needed = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, _simple(name, part, schema), name in needed) for name, part in fields.items()]
 
@@ -260,7 +260,7 @@ def _choices(schema: Mapping[str, Any], titled: str) -> tuple[Choice, ...]:
         parts = cast("list[object]", options) if isinstance(options, list) else []
         known = [cast("Mapping[str, object]", part) for part in parts if isinstance(part, Mapping)]
         pairs = [(part.get("const"), part.get("title", part.get("const"))) for part in known]
-    if len(pairs) > _MOST_CHOICES or not all(isinstance(value, str) for value, _ in pairs):
+    if len(pairs) > _MAX_CHOICES or not all(isinstance(value, str) for value, _ in pairs):
         return ()
     return tuple(Choice(str(value), str(title)) for value, title in pairs)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALLOWING",
-    "Answer",
+    "ElicitationAnswer",
     "ApprovalAnswer",
     "ApprovalQuestion",
     "CANCELLED",
@@ -27,10 +27,10 @@ __all__ = [
     "Card",
     "DECISIONS",
     "FormQuestion",
-    "Interaction",
+    "UserInterface",
     "LoginQuestion",
     "QuestionKind",
-    "Redirected",
+    "RedirectWaiter",
     "TrustAnswer",
     "TrustQuestion",
     "UNANSWERED",
@@ -207,7 +207,7 @@ class UrlQuestion(msgspec.Struct, frozen=True):
     url: str
 
 
-class Redirected(Protocol):
+class RedirectWaiter(Protocol):
     """Knows whether a browser has come back from a login."""
 
     def wait(self, timeout: float) -> bool:
@@ -225,7 +225,7 @@ class LoginQuestion(msgspec.Struct, frozen=True):
     """Of that address."""
     scopes: tuple[str, ...]
     """What the server will be allowed to do."""
-    redirected: Redirected | None
+    redirected: RedirectWaiter | None
     """Where the browser comes back; None if only the user can say where it went."""
     site: str
     """The host of the server that the login is for."""
@@ -243,7 +243,7 @@ class LoginQuestion(msgspec.Struct, frozen=True):
         return f"log in at {self.domain}, for the server at {self.site}; the answer goes to {self.answer_to}{secret}"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ElicitationAnswer(msgspec.Struct, frozen=True):
     """What the user answered to a server's question."""
 
     action: Action
@@ -253,25 +253,25 @@ class Answer(msgspec.Struct, frozen=True):
     """Why it was not asked, for the server's log."""
 
 
-CANCELLED = Answer("cancel")
+CANCELLED = ElicitationAnswer("cancel")
 
 
-UNANSWERED = Answer("cancel", note="nobody could be asked")
+UNANSWERED = ElicitationAnswer("cancel", note="nobody could be asked")
 """Where no front end takes input, as in nbclient and papermill."""
 
 
-class Interaction(Protocol):
+class UserInterface(Protocol):
     """Asks the user. Each method but `can_ask` is called where the user waits, and blocks until there is an answer."""
 
     def can_ask(self) -> bool:
         """Whether anybody could answer now; from any thread, at once."""
         ...
 
-    def fill(self, question: FormQuestion) -> Answer:
+    def fill(self, question: FormQuestion) -> ElicitationAnswer:
         """Have a form filled."""
         ...
 
-    def visit(self, question: UrlQuestion) -> Answer:
+    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
         """Have an address visited; `accept` says that the user agrees, not that it is done."""
         ...
 

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.interaction.forms import MISSING, NO, YES, CannotDraw, Field, read_choice, read_form
-from ipymcp.interaction.questions import CANCELLED, UNANSWERED, Answer, TrustAnswer, domain
+from ipymcp.interaction.questions import CANCELLED, UNANSWERED, ElicitationAnswer, TrustAnswer, domain
 from ipymcp.masking import masks
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         WantedCall,
     )
 
-__all__ = ["Printed", "Prompts", "ask_approval", "ask_trust", "on_screen"]
+__all__ = ["Printed", "TerminalPrompts", "ask_approval", "ask_trust", "on_screen"]
 
 
 class Printed(io.StringIO):
@@ -56,7 +56,7 @@ def on_screen() -> Generator[None]:
         yield
 
 
-_LONGEST_VALUE = 2_000
+_MAX_VALUE = 2_000
 _SHORT = {"once": YES, "no": NO}
 _ASKERS = {
     "user": "You call",
@@ -161,8 +161,8 @@ def _code(code: str) -> list[str]:
 
 def _shortened(text: str) -> str:
     line = _line(text)
-    hidden = len(line) - _LONGEST_VALUE
-    half = _LONGEST_VALUE // 2
+    hidden = len(line) - _MAX_VALUE
+    half = _MAX_VALUE // 2
     return line if hidden <= 0 else f"{line[:half]}… ({hidden:,} characters that are not shown) …{line[-half:]}"
 
 
@@ -177,10 +177,10 @@ def _say(text: str) -> None:
 
 _NOBODY = (EOFError, NotImplementedError, OSError, RuntimeError)
 """What reading raises where nobody can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
-_LONGEST_TEXT = 4000
-_LONGEST_LABEL = 80
+_MAX_TEXT = 4000
+_MAX_LABEL = 80
 _LEAVE_OUT = "-"
-_ENDS = {"!decline": Answer("decline"), "!cancel": CANCELLED}
+_ENDS = {"!decline": ElicitationAnswer("decline"), "!cancel": CANCELLED}
 _BACK_IN = 3.0
 """Seconds that a browser's way back may take after the user said that it is done."""
 
@@ -188,12 +188,12 @@ _BACK_IN = 3.0
 class _Ended(Exception):
     """The user did not fill the form."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ElicitationAnswer) -> None:
         self.answer = answer
 
 
-class Prompts:
-    """An `Interaction` of plain prompts."""
+class TerminalPrompts:
+    """An `UserInterface` of plain prompts."""
 
     def can_ask(self) -> bool:
         """Whether a prompt would reach anybody: a front end that takes input, or a terminal."""
@@ -206,25 +206,25 @@ class Prompts:
             return False
 
     @on_screen()
-    def fill(self, question: FormQuestion) -> Answer:
+    def fill(self, question: FormQuestion) -> ElicitationAnswer:
         """Ask for each value in turn."""
         try:
             fields = read_form(question.schema)
         except CannotDraw as error:
             _print(f"{question.server} asked for what no form can give; declined ({error})")
-            return Answer("decline", note=f"a form that cannot be drawn: {error}")
+            return ElicitationAnswer("decline", note=f"a form that cannot be drawn: {error}")
         _print(f"{_asker(question)} asks:")
         _quote(question.message)
         _print(_rules(fields))
         try:
-            return Answer("accept", _fill(fields))
+            return ElicitationAnswer("accept", _fill(fields))
         except _Ended as end:
             return end.answer
         except _NOBODY:
             return UNANSWERED
 
     @on_screen()
-    def visit(self, question: UrlQuestion) -> Answer:
+    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
         """Show the whole address and its domain, and ask whether the user agrees."""
         _print(f"{_asker(question)} asks you to visit {visible(domain(question.url))}:")
         _quote(question.message)
@@ -232,7 +232,7 @@ class Prompts:
         _print("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
         try:
             agreed = read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read)
-            return Answer("accept" if agreed == "yes" else "decline")
+            return ElicitationAnswer("accept" if agreed == "yes" else "decline")
         except _Ended as end:
             return end.answer
         except _NOBODY:
@@ -370,14 +370,14 @@ def _asker(question: FormQuestion | UrlQuestion) -> str:
 
 
 def _quote(text: str) -> None:
-    shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    shown = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
     for line in visible(shown).splitlines():
         _print(f"  │ {line}")
 
 
 def _plain_line(text: str) -> str:
     line = " ".join(visible(text).split())
-    return line if len(line) <= _LONGEST_LABEL else f"{line[:_LONGEST_LABEL]}…"
+    return line if len(line) <= _MAX_LABEL else f"{line[:_MAX_LABEL]}…"
 
 
 def _print(text: str) -> None:

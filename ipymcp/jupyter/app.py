@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 
 from ipymcp.jupyter import handlers
-from ipymcp.jupyter.callback import Callback, Redirected
+from ipymcp.jupyter.callback import Callback, LoginRedirect
 from ipymcp.jupyter.handlers import Sessions
 from ipymcp.jupyter.kernels import Kernels
 from ipymcp.jupyter.relay import PanelRelay
@@ -29,13 +29,13 @@ def routes(kernels: Kernels, store: Store) -> list[tuple[str, type, dict[str, An
         (r"ipymcp/sessions", Sessions, over),
         (r"ipymcp/config", handlers.Config, kept),
         (r"ipymcp/config/check", handlers.Check, kept),
-        (rf"ipymcp/config/servers/{_NAME}", handlers.Server, kept),
+        (rf"ipymcp/config/servers/{_NAME}", handlers.ServerConfig, kept),
         (r"ipymcp/secrets", handlers.SecretNames, kept),
         (rf"ipymcp/secrets/{_NAME}", handlers.Secret, kept),
-        (r"ipymcp/trust", handlers.Agreements, kept),
-        (rf"ipymcp/trust/{_DIGEST}", handlers.Agreement, kept),
+        (r"ipymcp/trust", handlers.TrustAgreements, kept),
+        (rf"ipymcp/trust/{_DIGEST}", handlers.TrustAgreement, kept),
         (r"ipymcp/oauth/callback", Callback, {}),
-        (r"ipymcp/oauth/redirected", Redirected, over),
+        (r"ipymcp/oauth/redirected", LoginRedirect, over),
     ]
 
 

@@ -19,16 +19,16 @@ from tornado.web import HTTPError, RequestHandler, authenticated
 
 from ipymcp.errors import UnknownName
 from ipymcp.jupyter.handlers import Rest, allow_unauthenticated
-from ipymcp.jupyter.kernels import Obstacle, asked
+from ipymcp.jupyter.kernels import KernelUnavailable, asked
 
 if TYPE_CHECKING:
     from ipymcp.jupyter.kernels import Kernels
     from ipymcp.storage.kernel_socket import Announced
 
-__all__ = ["Callback", "Redirected"]
+__all__ = ["Callback", "LoginRedirect"]
 
 _PARAMETERS: Final = ("code", "state", "iss", "error", "error_description")
-_LONGEST: Final = 8_192
+_MAX_LENGTH: Final = 8_192
 
 
 class Callback(RequestHandler):
@@ -51,7 +51,7 @@ class Callback(RequestHandler):
         self.write(page)  # pyright: ignore[reportUnknownMemberType]
 
 
-class Redirected(Rest):
+class LoginRedirect(Rest):
     """`POST oauth/redirected`: what the page was brought, for the one kernel that waits for it."""
 
     def initialize(self, kernels: Kernels) -> None:
@@ -63,7 +63,7 @@ class Redirected(Rest):
         """Bring it there; a second time nobody waits any more."""
         body = self.body()
         brought = {name: self.text(body, name) for name in _PARAMETERS if name in body}
-        if not brought.get("state") or any(len(value) > _LONGEST for value in brought.values()):
+        if not brought.get("state") or any(len(value) > _MAX_LENGTH for value in brought.values()):
             raise HTTPError(HTTPStatus.BAD_REQUEST, "that is no answer to a login")
         digest = hashlib.sha256(brought["state"].encode("utf-8", "replace")).hexdigest()
         waiting = await asyncio.gather(*(self._awaits(one, digest) for one in self._kernels.ids()))
@@ -80,7 +80,7 @@ class Redirected(Rest):
         try:
             found = await asyncio.to_thread(self._kernels.find, kernel_id)
             answer = await asked(found, {"kind": "awaits", "digest": digest}, "awaits")
-        except Obstacle:
+        except KernelUnavailable:
             return None
         return found if answer.get("awaited") is True else None
 

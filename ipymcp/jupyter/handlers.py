@@ -24,11 +24,11 @@ from ipymcp.config.definition import Source
 from ipymcp.config.discovery import candidates, discover
 from ipymcp.config.editing import changed, edit, editable, ours, put, standing
 from ipymcp.config.export import as_own
-from ipymcp.config.parsing import Written, definition_of
+from ipymcp.config.parsing import RawServer, definition_of
 from ipymcp.config.paths import user_file
 from ipymcp.config.redaction import masked_definition
 from ipymcp.errors import ConfigError, McpError, UnknownName
-from ipymcp.jupyter.kernels import Obstacle, asked, other_version
+from ipymcp.jupyter.kernels import KernelUnavailable, asked, other_version
 from ipymcp.protocol.types import is_object
 from ipymcp.security.trust import Trust
 
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from ipymcp.storage.store import Store
 
 __all__ = [
-    "Agreement",
-    "Agreements",
+    "TrustAgreement",
+    "TrustAgreements",
     "Check",
     "Config",
     "OwnFile",
     "Rest",
     "Secret",
     "SecretNames",
-    "Server",
+    "ServerConfig",
     "Sessions",
     "WebSocketMixin",
     "allow_unauthenticated",
@@ -148,7 +148,7 @@ class Rest(APIHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Errors of ours have a message and a hint; nothing of them is logged."""
         error = kwargs.get("exc_info", (None, None, None))[1]
-        if isinstance(error, McpError | Obstacle):
+        if isinstance(error, McpError | KernelUnavailable):
             status = HTTPStatus.NOT_FOUND if isinstance(error, UnknownName) else HTTPStatus.BAD_REQUEST
             self.set_status(status)
             self.say({"message": error.message, "hint": error.hint or ""})
@@ -157,7 +157,7 @@ class Rest(APIHandler):
 
     def log_exception(self, typ: Any, value: BaseException | None, tb: TracebackType | None) -> None:
         """What a user did wrong is no fault of the server."""
-        if not isinstance(value, McpError | Obstacle):
+        if not isinstance(value, McpError | KernelUnavailable):
             super().log_exception(typ, value, tb)
 
 
@@ -186,7 +186,7 @@ class Sessions(Rest):
         try:
             found = await asyncio.to_thread(self._kernels.find, kernel_id)
             snapshot = await asked(found, _HELLO, "snapshot")
-        except Obstacle as obstacle:
+        except KernelUnavailable as obstacle:
             return {**row, **obstacle.document}
         other = other_version(found) or {}
         return {**row, "state": "open", **other, "ipymcp": found.ipymcp, "servers": snapshot["state"]["servers"]}
@@ -263,7 +263,7 @@ def _add(name: str, values: Mapping[str, Any], document: dict[str, Any]) -> Serv
     if name in document["mcpServers"]:
         raise ConfigError(f"{name} is there already", hint="change it, or choose another name")
     source = _source()
-    written = Written(name, f"mcpServers.{name}", changed({}, values))
+    written = RawServer(name, f"mcpServers.{name}", changed({}, values))
     return put(definition_of(written, "mcpServers", source, {}), document, source)
 
 
@@ -387,7 +387,7 @@ class Check(_Settings):
             self.say({"errors": []})
 
 
-class Server(_Settings):
+class ServerConfig(_Settings):
     """`config/servers/NAME`: one server in the user's own file."""
 
     @authenticated
@@ -436,7 +436,7 @@ class Secret(_Settings):
         self.say({})
 
 
-class Agreements(_Settings):
+class TrustAgreements(_Settings):
     """`GET trust`: what the user has agreed to run."""
 
     @authenticated
@@ -446,7 +446,7 @@ class Agreements(_Settings):
         self.say({"agreements": [{**asdict(one), "secrets": sorted(one.secrets)} for one in agreed]})
 
 
-class Agreement(_Settings):
+class TrustAgreement(_Settings):
     """`trust/DIGEST`: one of them."""
 
     @authenticated

@@ -19,13 +19,13 @@ from ipymcp.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-__all__ = ["Kernels", "Link", "Obstacle", "Why", "asked", "other_version"]
+__all__ = ["Kernels", "KernelConnection", "KernelUnavailable", "Why", "asked", "other_version"]
 
 
 Why = Literal["unknown", "elsewhere", "absent", "foreign", "silent", "ended", "left"]
 
 
-class Obstacle(Exception):
+class KernelUnavailable(Exception):
     """No view reaches a kernel.
 
     Args:
@@ -78,26 +78,30 @@ class Kernels:
             Obstacle: It does not, or not to us.
         """
         if kernel_id not in self._manager:
-            raise Obstacle("unknown", "this kernel does not run", "start it, or choose another")
+            raise KernelUnavailable("unknown", "this kernel does not run", "start it, or choose another")
         kernel = self._manager.get_kernel(kernel_id)
         connection_file = str(getattr(kernel, "connection_file", ""))
         if not connection_file or not hasattr(os, "getuid"):
-            raise Obstacle("elsewhere", "this server cannot reach the kernel's socket", "the panel in a cell can")
+            raise KernelUnavailable(
+                "elsewhere", "this server cannot reach the kernel's socket", "the panel in a cell can"
+            )
         places = [*dict.fromkeys([self.runtime, Path(connection_file).parent])]
         for place in places:
             sweep(place)
         file = next((file for place in places if (file := file_of(place, connection_file)).exists()), None)
         if file is None:
-            raise Obstacle("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
+            raise KernelUnavailable("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
         found = announced(file)
         if found is not None and not found.is_here:
-            raise Obstacle("elsewhere", "the kernel runs on another machine", "the panel in a cell can reach it")
+            raise KernelUnavailable(
+                "elsewhere", "the kernel runs on another machine", "the panel in a cell can reach it"
+            )
         if found is None or not _is_of(found, _pid(kernel)):
-            raise Obstacle("foreign", f"{file} cannot be believed", "it must be the kernel's, and yours alone")
+            raise KernelUnavailable("foreign", f"{file} cannot be believed", "it must be the kernel's, and yours alone")
         if not Path(found.socket).exists():
-            raise Obstacle("left", "the kernel's socket is gone", "%reload_ext ipymcp")
+            raise KernelUnavailable("left", "the kernel's socket is gone", "%reload_ext ipymcp")
         if not is_guarded(found):
-            raise Obstacle(
+            raise KernelUnavailable(
                 "foreign", f"{found.socket} cannot be believed", "it must be yours alone: restart the kernel"
             )
         return found
@@ -136,12 +140,12 @@ def _is_of(found: Announced, pid: int | None) -> bool:
 
 
 _CHUNK: Final = 65_536
-_LONGEST_LINE: Final = 64_000_000
-_PATIENCE: Final = 2.0
+_MAX_LINE: Final = 64_000_000
+_TIMEOUT: Final = 2.0
 """Seconds for what is asked of a kernel in passing."""
 
 
-class Link:
+class KernelConnection:
     """The connection. What is not read here stays with the kernel: at most two chunks wait in this process.
 
     Args:
@@ -158,7 +162,7 @@ class Link:
         self._begun: list[bytes] = []
 
     @classmethod
-    async def open(cls, kernel: Announced) -> Link:
+    async def open(cls, kernel: Announced) -> KernelConnection:
         """Connect.
 
         Raises:
@@ -171,7 +175,7 @@ class Link:
         listener = _listener(writer.get_extra_info("socket"))
         if listener not in (None, kernel.pid):
             writer.close()
-            raise Obstacle("foreign", "another process serves the kernel's socket", "restart the kernel")
+            raise KernelUnavailable("foreign", "another process serves the kernel's socket", "restart the kernel")
         return cls(kernel, reader, writer)
 
     async def send(self, line: bytes) -> None:
@@ -190,7 +194,7 @@ class Link:
                 data = await self._reader.read(_CHUNK)
             except OSError:
                 data = b""
-            if not data or sum(map(len, self._begun)) > _LONGEST_LINE:
+            if not data or sum(map(len, self._begun)) > _MAX_LINE:
                 raise _gone(self._kernel)
             *ends, rest = data.split(b"\n")
             for end in ends:
@@ -211,33 +215,33 @@ async def asked(kernel: Announced, message: dict[str, Any], kind: str) -> dict[s
     Raises:
         Obstacle: It does not answer.
     """
-    link = await Link.open(kernel)
+    link = await KernelConnection.open(kernel)
     with _closed(link):
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 await link.send(json.dumps({"version": VERSION, **message}).encode())
                 while True:
                     answer = json.loads(await link.line())
                     if is_object(answer) and answer.get("kind") == kind:
                         return answer
         except TimeoutError:
-            raise Obstacle("silent", "the kernel does not answer", "it may be busy: try again") from None
+            raise KernelUnavailable("silent", "the kernel does not answer", "it may be busy: try again") from None
         except (OSError, ValueError):
             raise _gone(kernel) from None
 
 
 @contextlib.contextmanager
-def _closed(link: Link) -> Generator[None]:
+def _closed(link: KernelConnection) -> Generator[None]:
     try:
         yield
     finally:
         link.close()
 
 
-def _gone(kernel: Announced) -> Obstacle:
+def _gone(kernel: Announced) -> KernelUnavailable:
     if is_alive(kernel):
-        return Obstacle("left", "the kernel has closed its socket", "%load_ext ipymcp")
-    return Obstacle("ended", "the kernel has ended", "restart it")
+        return KernelUnavailable("left", "the kernel has closed its socket", "%load_ext ipymcp")
+    return KernelUnavailable("ended", "the kernel has ended", "restart it")
 
 
 def _listener(connected: socket.socket) -> int | None:

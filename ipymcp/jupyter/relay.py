@@ -16,7 +16,7 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from ipymcp.jupyter.handlers import WebSocketMixin, permit, ws_authenticated
-from ipymcp.jupyter.kernels import Link, Obstacle, other_version
+from ipymcp.jupyter.kernels import KernelConnection, KernelUnavailable, other_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +36,10 @@ CODES: Final[Mapping[Why, int]] = {
 }
 """What the WebSocket is closed with."""
 _NO_TEXT: Final = 1003
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 """Seconds within which a view must speak, and the kernel then answer."""
 _PING: Final = 30_000
-_LONGEST: Final = 7_900_000
+_MAX_LENGTH: Final = 7_900_000
 """Bytes of a message to a kernel, which takes 8 MB."""
 
 
@@ -51,7 +51,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
     def initialize(self, kernels: Kernels) -> None:
         """Take what the routes give."""
         self._kernels = kernels
-        self._link: Link | None = None
+        self._link: KernelConnection | None = None
         self._carrying: asyncio.Task[None] | None = None
         self._waiting: asyncio.TimerHandle | None = None
         self._has_spoken = False
@@ -66,7 +66,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
     @property
     def max_message_size(self) -> int:
         """What a kernel takes."""
-        return _LONGEST
+        return _MAX_LENGTH
 
     @property
     def ping_interval(self) -> float:
@@ -90,15 +90,15 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
             found = await asyncio.to_thread(self._kernels.find, kernel_id)
             if (other := other_version(found)) is not None:
                 await self._say(other)
-            link = await Link.open(found)
-        except Obstacle as obstacle:
+            link = await KernelConnection.open(found)
+        except KernelUnavailable as obstacle:
             await self._end(obstacle)
         except WebSocketClosedError:
             return
         else:
             self._join(link)
 
-    def _join(self, link: Link) -> None:
+    def _join(self, link: KernelConnection) -> None:
         if self.ws_connection is None:  # it has gone meanwhile
             link.close()
             return
@@ -130,23 +130,23 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
             self._link.close()
             self._link = None
 
-    async def _carry(self, link: Link) -> None:
+    async def _carry(self, link: KernelConnection) -> None:
         try:
             while True:
                 line = await link.line()
                 if self._has_spoken:
                     self._heard()
                 await self.write_message(line)
-        except Obstacle as obstacle:
+        except KernelUnavailable as obstacle:
             await self._end(obstacle)
         except (WebSocketClosedError, StreamClosedError):
             return
         finally:
             link.close()
 
-    async def _end(self, obstacle: Obstacle) -> None:
+    async def _end(self, obstacle: KernelUnavailable) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 await self._say(obstacle.document)
         except (WebSocketClosedError, StreamClosedError, TimeoutError):
             pass  # nobody is left to be told
@@ -158,15 +158,15 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
     def _expect(self, otherwise: str, hint: str) -> None:
         """Something is to be heard soon, from the view or from the kernel."""
         self._heard()
-        obstacle = Obstacle("silent", otherwise, hint)
-        self._waiting = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up, obstacle)
+        obstacle = KernelUnavailable("silent", otherwise, hint)
+        self._waiting = asyncio.get_running_loop().call_later(_TIMEOUT, self._give_up, obstacle)
 
     def _heard(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
 
-    def _give_up(self, obstacle: Obstacle) -> None:
+    def _give_up(self, obstacle: KernelUnavailable) -> None:
         if self._carrying is not None:
             self._carrying.cancel()
         self._carrying = asyncio.ensure_future(self._end(obstacle))

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from ipymcp.results.tool_result import ToolResult
 
-__all__ = ["Answer", "Asked", "ModelCall", "Outcome", "SHOWN", "Usage", "read_arguments"]
+__all__ = ["Answer", "ToolCallRequest", "ModelCall", "ToolCallOutcome", "SHOWN", "Usage", "read_arguments"]
 
 
 SHOWN: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """The images that models take; Gemini none that moves."""
-_LARGEST: Final = 5_000_000
+_MAX_BYTES: Final = 5_000_000
 """Characters of an image in base64 above which a provider may refuse the whole request."""
 
 
-class Asked(Struct, frozen=True):
+class ToolCallRequest(Struct, frozen=True):
     """A call that a model asks for."""
 
     id: str
@@ -39,10 +39,10 @@ class Asked(Struct, frozen=True):
     """A mapping, or the JSON of one as the model wrote it."""
 
 
-class Outcome(Struct, frozen=True):
+class ToolCallOutcome(Struct, frozen=True):
     """What came of it, as the model is told."""
 
-    asked: Asked
+    asked: ToolCallRequest
     text: str
     images: tuple[Image, ...] = ()
     is_error: bool = False
@@ -64,7 +64,7 @@ class Outcome(Struct, frozen=True):
         words, shown = [self.text], list[tuple[str, Image]]()
         for image in self.images:
             kind = image.display_type
-            if kind is not None and kind in kinds and len(image.base64) <= _LARGEST:
+            if kind is not None and kind in kinds and len(image.base64) <= _MAX_BYTES:
                 shown.append((kind, image))
             else:
                 words.append(str(image))
@@ -89,7 +89,7 @@ def read_arguments(value: Any) -> dict[str, Any]:
     return value
 
 
-_LONGEST = 2_000
+_MAX_LENGTH = 2_000
 _GIVEN = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
 _TOLD = "white-space:pre-wrap;overflow-wrap:anywhere"
 _WAITS = "waits for your answer"
@@ -240,8 +240,8 @@ def _json(arguments: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    hidden = len(text) - _LONGEST
-    return text if hidden <= 0 else f"{text[:_LONGEST]}…\n({hidden:,} characters more)"
+    hidden = len(text) - _MAX_LENGTH
+    return text if hidden <= 0 else f"{text[:_MAX_LENGTH]}…\n({hidden:,} characters more)"
 
 
 def _nothing(**_: object) -> None: ...

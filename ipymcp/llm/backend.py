@@ -14,13 +14,13 @@ from ipymcp.results.tables import Table
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from ipymcp.llm.answer import Outcome, Usage
+    from ipymcp.llm.answer import ToolCallOutcome, Usage
     from ipymcp.llm.prompting import Attached
     from ipymcp.llm.providers import Declaration
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import SamplingRequest
 
-__all__ = ["Beginning", "Clock", "Driver", "Finished", "Limits", "Question"]
+__all__ = ["RequestPreview", "Clock", "ModelBackend", "ModelResponse", "Limits", "Question"]
 
 T = TypeVar("T")
 
@@ -75,12 +75,12 @@ class Question(Struct, frozen=True):
     returns: Any
     limits: Limits
     declared: Callable[[], Sequence[Declaration]]
-    call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+    call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
     said: Callable[[str], None]
-    stopped: Callable[[Finished], None] = _ignored
+    stopped: Callable[[ModelResponse], None] = _ignored
 
 
-class Finished(Struct, frozen=True):
+class ModelResponse(Struct, frozen=True):
     """How it ended."""
 
     text: str
@@ -94,10 +94,10 @@ class Finished(Struct, frozen=True):
     """Why the model stopped, as far as the provider says: `stop`, `length`, `content_filter`, …"""
 
 
-class Driver(Protocol):
+class ModelBackend(Protocol):
     """Makes answers."""
 
-    async def answer(self, question: Question) -> Finished:
+    async def answer(self, question: Question) -> ModelResponse:
         """Have a model answer. Cancelling stops it.
 
         Raises:
@@ -174,11 +174,11 @@ class Clock:
             self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
 
-_MOST_SERVERS: Final = 6
+_MAX_SERVERS: Final = 6
 """Those that are named in one line."""
 
 
-class Beginning(Struct, frozen=True):
+class RequestPreview(Struct, frozen=True):
     """What is sent, before it is."""
 
     model: str
@@ -208,8 +208,8 @@ class Beginning(Struct, frozen=True):
     @property
     def _servers(self) -> str:
         names = list(dict.fromkeys(tool.partition(".")[0] for tool in self.names.values()))
-        rest = f" and {len(names) - _MOST_SERVERS} more" if len(names) > _MOST_SERVERS else ""
-        return ", ".join(names[:_MOST_SERVERS]) + rest
+        rest = f" and {len(names) - _MAX_SERVERS} more" if len(names) > _MAX_SERVERS else ""
+        return ", ".join(names[:_MAX_SERVERS]) + rest
 
     @property
     def table(self) -> Table:

@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ipymcp.errors import McpError
-from ipymcp.llm.answer import Answer, Asked, ModelCall, Outcome
-from ipymcp.llm.backend import Beginning, Clock, Limits, Question
+from ipymcp.llm.answer import Answer, ModelCall, ToolCallOutcome, ToolCallRequest
+from ipymcp.llm.backend import Clock, Limits, Question, RequestPreview
 from ipymcp.llm.code_mode import Coder
 from ipymcp.llm.functions import HERE
-from ipymcp.llm.live_output import Scene, ShownCall
+from ipymcp.llm.live_output import CallCard, LiveOutput
 from ipymcp.llm.prompting import Filled, filled
 from ipymcp.llm.providers import profile_of
 from ipymcp.llm.result_text import tokens as estimate
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from ipymcp.api.tool import ToolFactory
     from ipymcp.api.toolset import Toolset
-    from ipymcp.llm.backend import Driver, Finished
-    from ipymcp.llm.live_output import Audience
+    from ipymcp.llm.backend import ModelBackend, ModelResponse
+    from ipymcp.llm.live_output import OutputListener
     from ipymcp.llm.providers import Declaration
     from ipymcp.llm.tool_search import Discover
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server_requests import SamplingRequest
 
-__all__ = ["Asker", "Wanted"]
+__all__ = ["ModelChat", "AskRequest"]
 
 _SYSTEM: Final = (
     "You answer in a Jupyter notebook, in Markdown. You may call the tools you are given; they belong to MCP servers"
@@ -46,7 +46,7 @@ _SYSTEM: Final = (
 _NO_MODEL: Final = 'model="openai:gpt-5", or for every question %config IPyMCP.model = "openai:gpt-5"'
 
 
-class Wanted(Struct, frozen=True):
+class AskRequest(Struct, frozen=True):
     """What the user asks for.
 
     Attributes:
@@ -102,7 +102,7 @@ class _Chat:
         """The results that its model may read on in."""
 
 
-class Asker:
+class ModelChat:
     """Asks models, for one host.
 
     Args:
@@ -116,7 +116,7 @@ class Asker:
         self._host = host
         self._factory = factory
         self._chats: dict[str, _Chat] = {}
-        self._made: Driver | None = None
+        self._made: ModelBackend | None = None
 
     @property
     def name(self) -> str:
@@ -132,12 +132,12 @@ class Asker:
         driver = await self._driver()
         return await Clock(self._host.handlers, Limits().seconds).run(driver.sample(self._usual(), request))
 
-    async def _driver(self) -> Driver:
+    async def _driver(self) -> ModelBackend:
         if self._made is None:
             self._made = await asyncio.to_thread(_usual_driver)
         return self._made
 
-    def beginning(self, wanted: Wanted) -> Beginning:
+    def beginning(self, wanted: AskRequest) -> RequestPreview:
         """What a question would send.
 
         Raises:
@@ -145,7 +145,7 @@ class Asker:
         """
         return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat(), "")[1]
 
-    async def ask(self, wanted: Wanted, audience: Audience | None = None) -> Answer:
+    async def ask(self, wanted: AskRequest, audience: OutputListener | None = None) -> Answer:
         """Have a model answer, on the background loop.
 
         Raises:
@@ -163,11 +163,11 @@ class Asker:
         if beginning.source:
             chat.conversation.read(beginning.source)
         self._allow(wanted, turn)
-        scene = Scene(self._host, audience)
+        scene = LiveOutput(self._host, audience)
         profile = profile_of(self._model(wanted), wanted.base_url)
         runner = Runner(plan.tools, self._factory, turn, chat.conversation, profile)
         calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
-        stopped: list[Finished] = []
+        stopped: list[ModelResponse] = []
         if plan.coder is not None:
             plan.coder.card = calls.running
         question = Question(
@@ -199,7 +199,7 @@ class Asker:
         chat.history = finished.history
         return self._answer(wanted, finished, calls, chat)
 
-    def _answer(self, wanted: Wanted, finished: Finished, calls: _Calls, chat: _Chat) -> Answer:
+    def _answer(self, wanted: AskRequest, finished: ModelResponse, calls: _Calls, chat: _Chat) -> Answer:
         model = _name(self._model(wanted))
         answer = Answer(finished.text, finished.data, calls.made, finished.messages, finished.usage, model)
         answer.reason = finished.reason
@@ -208,11 +208,11 @@ class Asker:
             self._host.guard.received(answer.source, None, answer.text.encode("utf-8", "replace"))
         return answer
 
-    def _prepared(self, wanted: Wanted, chat: _Chat, turn: str) -> tuple[_Plan, Beginning]:
+    def _prepared(self, wanted: AskRequest, chat: _Chat, turn: str) -> tuple[_Plan, RequestPreview]:
         plan = self._plan(wanted, wanted.tools._for_conversation(chat.handles), chat.conversation, turn)
         return plan, self._beginning(wanted, plan)
 
-    def _plan(self, wanted: Wanted, tools: Toolset, conversation: Conversation, turn: str) -> _Plan:
+    def _plan(self, wanted: AskRequest, tools: Toolset, conversation: Conversation, turn: str) -> _Plan:
         profile = profile_of(self._model(wanted), wanted.base_url)
 
         def declared() -> list[Declaration]:
@@ -241,13 +241,13 @@ class Asker:
             )
         return _Plan(tools, declared, names)
 
-    def _beginning(self, wanted: Wanted, plan: _Plan) -> Beginning:
+    def _beginning(self, wanted: AskRequest, plan: _Plan) -> RequestPreview:
         model = self._model(wanted)
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
         prompt = Filled(wanted.prompt, ()) if wanted.names is None else filled(wanted.prompt, wanted.names)
         source = prompt.source or self._host.guard.untrusted.source_of(f"{prompt.text}\n{wanted.system}")
-        return Beginning(
+        return RequestPreview(
             model=_name(model),
             prompt=prompt.text,
             system="\n\n".join(filter(None, (_SYSTEM, plan.instructions, wanted.system))),
@@ -259,10 +259,10 @@ class Asker:
             source=source,
         )
 
-    def _model(self, wanted: Wanted) -> Any:
+    def _model(self, wanted: AskRequest) -> Any:
         return wanted.model if wanted.model is not None else self._usual()
 
-    def _allow(self, wanted: Wanted, turn: str) -> None:
+    def _allow(self, wanted: AskRequest, turn: str) -> None:
         if wanted.allow:
             for session, entry in wanted.tools._selected():
                 if selects(wanted.allow, entry):
@@ -273,7 +273,7 @@ class _Calls:
     """The calls of one answer, made on the background loop and remembered."""
 
     def __init__(
-        self, host: Host, runner: Runner, scene: Scene, clock: Clock, turn: str, names: dict[str, str]
+        self, host: Host, runner: Runner, scene: LiveOutput, clock: Clock, turn: str, names: dict[str, str]
     ) -> None:
         self.made: list[ModelCall] = []
         self._host = host
@@ -282,27 +282,27 @@ class _Calls:
         self._clock = clock
         self._turn = turn
         self._names = names
-        self._running: list[ShownCall] = []
+        self._running: list[CallCard] = []
 
-    async def from_driver(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    async def from_driver(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
         """Make one, from the driver's loop."""
-        asked = Asked("", name, arguments)
+        asked = ToolCallRequest("", name, arguments)
         if name == CALL:
-            asked = Asked("", str(arguments.get("name") or ""), arguments.get("arguments"))
+            asked = ToolCallRequest("", str(arguments.get("name") or ""), arguments.get("arguments"))
         return await self._host.loop.arun(self._make(asked))
 
-    def running(self, server: str, tool: str) -> ShownCall | None:
+    def running(self, server: str, tool: str) -> CallCard | None:
         """The oldest one of that tool which is not over."""
         ours = (shown for shown in self._running if (shown.call.server, shown.call.tool) == (server, tool))
         return next(ours, None)
 
-    async def _make(self, asked: Asked) -> Outcome:
+    async def _make(self, asked: ToolCallRequest) -> ToolCallOutcome:
         server, _, tool = self._names.get(asked.name, f"{HERE}.{asked.name}").partition(".")
         number = len(self.made) + 1
         card = f"{self._turn}, call {number}" if self._scene.is_seen else ""
         call = ModelCall(server, tool, asked.arguments, number=number, card=card)
         self.made.append(call)
-        shown = ShownCall(call, self._scene, self._clock)
+        shown = CallCard(call, self._scene, self._clock)
         self._running.append(shown)
         try:
             outcome = await self._runner.run(asked, shown)
@@ -330,10 +330,10 @@ def _given(conversation: Conversation, declared: Callable[[], list[Declaration]]
     return declared()
 
 
-def _usual_driver() -> Driver:
-    from ipymcp.llm.pydantic_ai import PydanticDriver
+def _usual_driver() -> ModelBackend:
+    from ipymcp.llm.pydantic_ai import PydanticBackend
 
-    return PydanticDriver()
+    return PydanticBackend()
 
 
 def _name(model: Any) -> str:

@@ -23,7 +23,7 @@ from ipymcp.llm.result_text import tokens
 from ipymcp.llm.tool_search import BUDGET
 from ipymcp.protocol import types
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.runtime.question_routing import Errand
+from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.schema.validation import shortened
 from ipymcp.security.untrusted import Actor, Conversation, acting, current_actor, source_of_value
 from ipymcp.text import stripped
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import ApprovalAnswer, Card
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
-    from ipymcp.security.rules import Subject
+    from ipymcp.security.rules import ToolRef
 
 __all__ = ["Coder"]
 
 _FILE: Final = "<model's code>"
-_LONGEST_ABOUT: Final = 120
+_MAX_ABOUT: Final = 120
 _WHY: Final = "it would run here with your rights, unsandboxed, as a cell of yours would"
 _MAX_PRINTED: Final = 1_000_000
 """Characters."""
@@ -104,7 +104,7 @@ class Coder:
         return "\n".join([intro, *lines])
 
     def _line(self, entry: ToolEntry, server: str) -> str:
-        about = shortened(stripped(entry.first_line), _LONGEST_ABOUT)
+        about = shortened(stripped(entry.first_line), _MAX_ABOUT)
         return f"mcp.{server}.{entry.alias}{self._toolset._factory.tool(entry).__signature__}  # {about}"
 
     async def run_python(self, code: str) -> str:
@@ -124,7 +124,7 @@ class Coder:
             raise PolicyError("there is nowhere to run it")
         if not (self._is_allowed or self._agreed_at == self._doubt):
             await self._ask(code)
-        errand = Errand(lambda: self._execute(code), "Interrupted.")
+        errand = CrossThreadTask(lambda: self._execute(code), "Interrupted.")
         place.post(errand.run, errand.give_up)
         told = await errand.outcome
         source = await asyncio.to_thread(self._host.guard.untrusted.source_of, told[:_MAX_PRINTED])
@@ -151,9 +151,9 @@ class Coder:
 
     @property
     def _doubt(self) -> str:
-        return self._conversation.doubt if self._host.guard.policy.doubts else ""
+        return self._conversation.taint if self._host.guard.policy.doubts else ""
 
-    def _permits(self, entry: Subject) -> bool:
+    def _permits(self, entry: ToolRef) -> bool:
         return self._toolset._selects(entry)
 
     def _execute(self, code: str) -> str:

@@ -25,7 +25,7 @@ HERE: Final = "notebook"
 """What stands in a server's place for functions of the notebook."""
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME: Final = 64
+_MAX_NAME: Final = 64
 _SECTION: Final = re.compile(r"(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$|-{3,}\s*$")
 _ARGUMENT: Final = re.compile(r"^[ \t]+\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?:[ \t]+(.+)", re.MULTILINE)
 _BY_KEYWORD: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -49,7 +49,7 @@ class FunctionTool:
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
         self.function = function
         self.server = HERE
-        self.name = self.alias = (_NO_NAME.sub("_", name) or "_")[:_LONGEST_NAME]
+        self.name = self.alias = (_NO_NAME.sub("_", name) or "_")[:_MAX_NAME]
         for parameter in self._parameters.values():
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 raise ArgumentError(

@@ -17,7 +17,7 @@ from ipymcp.protocol.types import is_object
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from ipymcp.llm.answer import Outcome
+    from ipymcp.llm.answer import ToolCallOutcome
     from ipymcp.llm.tool_calls import ToolCaller
 
 __all__ = ["chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
@@ -26,7 +26,7 @@ _NAME = "ipymcp"
 
 
 def pydantic_ai_toolset(
-    declared: Callable[[Any], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[Outcome]]
+    declared: Callable[[Any], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
 ) -> Any:
     """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go.
 
@@ -120,7 +120,7 @@ def langchain_tools(declared: Iterable[Declaration], called: ToolCaller, *, imag
         async def _arun(self, /, **arguments: Any) -> Any:
             return self._told(await called.aio(self.name, arguments))
 
-        def _told(self, outcome: Outcome) -> Any:
+        def _told(self, outcome: ToolCallOutcome) -> Any:
             if outcome.is_error:
                 raise library.ToolException(outcome.text)
             text, shown = outcome.parted(SHOWN if images else ())
@@ -172,7 +172,7 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
     return [made(one) for one in declared]
 
 
-def _failure(outcome: Outcome) -> RuntimeError:
+def _failure(outcome: ToolCallOutcome) -> RuntimeError:
     """What such libraries tell the model by themselves, with a word of theirs before it."""
     return RuntimeError(outcome.text.removeprefix("Error: "))
 

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from ipymcp.interaction.questions import ApprovalAnswer
     from ipymcp.llm.answer import ModelCall
-    from ipymcp.llm.backend import Beginning, Clock
+    from ipymcp.llm.backend import Clock, RequestPreview
     from ipymcp.runtime.host import Host
 
-__all__ = ["Audience", "Scene", "ShownCall"]
+__all__ = ["OutputListener", "LiveOutput", "CallCard"]
 
-_PACE: Final = 0.1
+_INTERVAL: Final = 0.1
 """Seconds between two looks of the audience at what is said."""
 
 
-class Audience(Protocol):
+class OutputListener(Protocol):
     """Shows an answer as it comes. Called where the user waits."""
 
-    def begins(self, beginning: Beginning) -> None:
+    def begins(self, beginning: RequestPreview) -> None:
         """This is sent."""
         ...
 
@@ -38,14 +38,14 @@ class Audience(Protocol):
         ...
 
 
-class Scene:
+class LiveOutput:
     """Brings what happens to an audience, where the user waits, at a pace that can be watched.
 
     Made on the background loop once the user waits. When they wait no more, nothing is shown any more: what still
     happens happens elsewhere.
     """
 
-    def __init__(self, host: Host, audience: Audience | None) -> None:
+    def __init__(self, host: Host, audience: OutputListener | None) -> None:
         self._host = host
         self._place = host.desk.place()
         self._audience = audience
@@ -73,7 +73,7 @@ class Scene:
     def _note(self, text: str) -> None:
         self._said.append(text)
         if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(_PACE, self.flush)
+            self._due = asyncio.get_running_loop().call_later(_INTERVAL, self.flush)
 
     def flush(self) -> None:
         """Show what was said and is not shown yet."""
@@ -86,7 +86,7 @@ class Scene:
             self.post(lambda: audience.says(text))
 
 
-class ShownCall:
+class CallCard:
     """A `Card` of one call of an answer, on the background loop. The answer's clock stands still while it asks.
 
     Args:
@@ -95,7 +95,7 @@ class ShownCall:
         clock: The answer's.
     """
 
-    def __init__(self, call: ModelCall, scene: Scene, clock: Clock) -> None:
+    def __init__(self, call: ModelCall, scene: LiveOutput, clock: Clock) -> None:
         self.call = call
         self._scene = scene
         self._clock = clock

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Attached", "Filled", "filled"]
 
 _SHORT: Final = 200
-_LONGEST: Final = 20_000
+_MAX_LENGTH: Final = 20_000
 _ROWS: Final = 5
 _COLUMNS: Final = 100
-_LONGEST_CELL: Final = 500
+_MAX_CELL: Final = 500
 _NOTHING: Final = ("nan", "NaT", "<NA>")
 _ITEMS: Final = 1_000
 """Elements of an array or a collection that is sent whole."""
@@ -124,7 +124,7 @@ def _written(value: Any) -> tuple[str, bool]:
     left = _pieces(value, 0)
     taken: list[str] = []
     count = 0
-    while count <= 2 * _LONGEST:
+    while count <= 2 * _MAX_LENGTH:
         piece = next(left, None)
         if piece is None:
             return "".join(taken), True
@@ -136,9 +136,9 @@ def _written(value: Any) -> tuple[str, bool]:
 def _pieces(value: Any, depth: int) -> Iterator[str]:
     """The text of a value, made as it is taken: the size of what is not taken costs nothing."""
     if isinstance(value, str):
-        yield json.dumps(value[: 2 * _LONGEST].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
+        yield json.dumps(value[: 2 * _MAX_LENGTH].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
     elif isinstance(value, (bytes, bytearray)):
-        yield repr(value[: 2 * _LONGEST])
+        yield repr(value[: 2 * _MAX_LENGTH])
     elif depth > _DEPTH:
         yield "…"
     elif (members := _members(value)) is not None:
@@ -228,16 +228,16 @@ def _cell(value: Any) -> str:
     else:
         text = "" if value is None else str(value)
         text = "" if text in _NOTHING else text
-    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}… [{len(text):,} characters]"
+    return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}… [{len(text):,} characters]"
 
 
 def _cut(kind: str, text: str, is_whole: bool = True) -> tuple[str, str]:
     count = f"{'' if is_whole else 'at least '}{len(text):,} characters"
-    is_short = is_whole and len(text) <= _LONGEST
-    text = stripped(text[: 2 * _LONGEST])  # a secret that is cut is no secret that is masked
+    is_short = is_whole and len(text) <= _MAX_LENGTH
+    text = stripped(text[: 2 * _MAX_LENGTH])  # a secret that is cut is no secret that is masked
     if is_short:
         return f"{kind}, {count}", text
-    return f"{kind}, {count}: the first {_LONGEST:,}", f"{text[:_LONGEST]}\n[cut here: {count} in all]"
+    return f"{kind}, {count}: the first {_MAX_LENGTH:,}", f"{text[:_MAX_LENGTH]}\n[cut here: {count} in all]"
 
 
 def _columns(frame: Any) -> list[tuple[str, Any]]:

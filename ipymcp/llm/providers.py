@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
-from ipymcp.llm.answer import SHOWN, Asked, Outcome
+from ipymcp.llm.answer import SHOWN, ToolCallOutcome, ToolCallRequest
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
@@ -164,7 +164,7 @@ SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
 # -- what a model answered --------------------------------------------------------------------------------------------
 
 
-def asked(response: object) -> tuple[Dialect, list[Asked]]:
+def asked(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
     """The calls that a response asks for, and whose words they are in.
 
     Raises:
@@ -173,7 +173,7 @@ def asked(response: object) -> tuple[Dialect, list[Asked]]:
     return _read(_plain(response))
 
 
-def _read(value: Any) -> tuple[Dialect, list[Asked]]:
+def _read(value: Any) -> tuple[Dialect, list[ToolCallRequest]]:
     if is_array(value):
         return _read_items(value)
     if is_object(value):
@@ -198,8 +198,8 @@ def _read(value: Any) -> tuple[Dialect, list[Asked]]:
     raise ArgumentError(f"no answer of a model: {type(value).__name__}", hint=_HINT)
 
 
-def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[Asked]]:
-    readers: tuple[tuple[Dialect, Callable[[Any], Asked | None]], ...] = (
+def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[ToolCallRequest]]:
+    readers: tuple[tuple[Dialect, Callable[[Any], ToolCallRequest | None]], ...] = (
         ("openai", _chat_call),
         ("openai_responses", _response_call),
         ("anthropic", _anthropic_call),
@@ -215,42 +215,42 @@ def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[Asked]]:
     raise ArgumentError(f"no tool calls of a model: a list of {kinds}", hint=_HINT)
 
 
-def _calls(items: Any, read: Callable[[Any], Asked | None]) -> list[Asked]:
+def _calls(items: Any, read: Callable[[Any], ToolCallRequest | None]) -> list[ToolCallRequest]:
     return [call for item in items if (call := read(item)) is not None] if is_array(items) else []
 
 
-def _chat_calls(message: Any) -> list[Asked]:
+def _chat_calls(message: Any) -> list[ToolCallRequest]:
     return _calls(message.get("tool_calls"), _chat_call) if is_object(message) else []
 
 
-def _chat_call(item: Any) -> Asked | None:
+def _chat_call(item: Any) -> ToolCallRequest | None:
     """One of `tool_calls`, however it is malformed: a call without an answer costs the whole conversation."""
     if not is_object(item) or not (is_object(item.get("function")) or item.get("type") in _CHAT_CALLS):
         return None
     function = next((item[key] for key in ("function", "custom") if is_object(item.get(key))), item)
     arguments = function.get("arguments", function.get("args"))
-    return Asked(str(item.get("id") or ""), str(function.get("name") or ""), arguments)
+    return ToolCallRequest(str(item.get("id") or ""), str(function.get("name") or ""), arguments)
 
 
-def _response_call(item: Any) -> Asked | None:
+def _response_call(item: Any) -> ToolCallRequest | None:
     if not is_object(item) or item.get("type") != "function_call":
         return None
-    return Asked(str(item.get("call_id") or ""), str(item.get("name") or ""), item.get("arguments"))
+    return ToolCallRequest(str(item.get("call_id") or ""), str(item.get("name") or ""), item.get("arguments"))
 
 
-def _anthropic_call(item: Any) -> Asked | None:
+def _anthropic_call(item: Any) -> ToolCallRequest | None:
     if not is_object(item) or item.get("type") != "tool_use":
         return None
-    return Asked(str(item.get("id") or ""), str(item.get("name") or ""), item.get("input"))
+    return ToolCallRequest(str(item.get("id") or ""), str(item.get("name") or ""), item.get("input"))
 
 
-def _gemini_call(item: Any) -> Asked | None:
+def _gemini_call(item: Any) -> ToolCallRequest | None:
     if not is_object(item):
         return None
     call = item.get("functionCall") or item.get("function_call") or (item if "args" in item else None)
     if not is_object(call):
         return None
-    return Asked(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
+    return ToolCallRequest(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
 
 
 def _parts(content: Any) -> Any:
@@ -276,7 +276,7 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
 # -- what it is answered ----------------------------------------------------------------------------------------------
 
 
-def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def messages(dialect: Dialect, outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
     """What to add to the conversation after the model's own message; nothing where it asked for nothing."""
     if not outcomes:
         return []
@@ -294,7 +294,7 @@ def messages(dialect: Dialect, outcomes: Sequence[Outcome]) -> list[dict[str, An
     return [{"role": "user", "parts": [_gemini_result(one) for one in outcomes]}]
 
 
-def _response_output(outcome: Outcome) -> Any:
+def _response_output(outcome: ToolCallOutcome) -> Any:
     text, shown = outcome.parted(SHOWN)
     if not shown:
         return text
@@ -302,7 +302,7 @@ def _response_output(outcome: Outcome) -> Any:
     return [{"type": "input_text", "text": text}, *images] if text else images
 
 
-def _anthropic_result(outcome: Outcome) -> dict[str, Any]:
+def _anthropic_result(outcome: ToolCallOutcome) -> dict[str, Any]:
     text, shown = outcome.parted(SHOWN)
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     blocks += [
@@ -313,7 +313,7 @@ def _anthropic_result(outcome: Outcome) -> dict[str, Any]:
     return {**result, "is_error": True} if outcome.is_error else result
 
 
-def _gemini_result(outcome: Outcome) -> dict[str, Any]:
+def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
     text, shown = outcome.parted(SHOWN[:3])
     key = "error" if outcome.is_error else "output"
     response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: text}}

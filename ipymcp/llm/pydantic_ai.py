@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import McpError
 from ipymcp.llm.answer import Usage
-from ipymcp.llm.backend import Finished
+from ipymcp.llm.backend import ModelResponse
 from ipymcp.llm.integrations import pydantic_ai_toolset
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.text import visible
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.backend import Limits, Question
     from ipymcp.runtime.server_requests import SamplingRequest
 
-__all__ = ["PydanticDriver", "as_message", "messages", "parameters", "settings"]
+__all__ = ["PydanticBackend", "as_message", "messages", "parameters", "settings"]
 
 
 _REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
@@ -136,7 +136,7 @@ def as_message(response: Any) -> dict[str, Any]:
 _INSTALL = "pip install 'ipymcp[llm]'"
 _ATTEMPTS = 2
 """How often a model may try again to give what fits `returns`."""
-_LONGEST = 400
+_MAX_LENGTH = 400
 _AGAIN = "ask again"
 _KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
 _HINTS: dict[int, str | None] = {
@@ -148,7 +148,7 @@ _HINTS: dict[int, str | None] = {
 """What to do about a provider's status, where asking again would do nothing."""
 
 
-class PydanticDriver:
+class PydanticBackend:
     """Makes answers with pydantic-ai.
 
     Raises:
@@ -167,8 +167,8 @@ class PydanticDriver:
         )  # it would be said in the cell, with a path
         self._ai.BANNER_ENABLED = False  # of its own, printed into a terminal in the middle of the answer
 
-    async def answer(self, question: Question) -> Finished:
-        """As `Driver.answer`."""
+    async def answer(self, question: Question) -> ModelResponse:
+        """As `ModelBackend.answer`."""
         toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
         agent = self._ai.Agent(
             self._model(question),
@@ -201,7 +201,7 @@ class PydanticDriver:
                 raise
         is_text = question.returns is None
         used = result.usage
-        return Finished(
+        return ModelResponse(
             text=result.output if is_text else "",
             data=None if is_text else result.output,
             history=history,
@@ -246,10 +246,12 @@ class PydanticDriver:
             sum(one.usage.output_tokens for one in responses),
         )
         text = next(filter(None, reversed(texts)), "")
-        question.stopped(Finished(text, None, history, self._dumped(history), usage, responses[-1].finish_reason or ""))
+        question.stopped(
+            ModelResponse(text, None, history, self._dumped(history), usage, responses[-1].finish_reason or "")
+        )
 
     async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
-        """As `Driver.sample`."""
+        """As `ModelBackend.sample`."""
         direct: Any = importlib.import_module("pydantic_ai.direct")
         try:
             response = await direct.model_request(
@@ -384,7 +386,7 @@ def _problem(error: Exception) -> McpError:
         return McpError(f"{address} cannot be reached", hint="is it running, and the address right?")
     status = getattr(error, "status_code", None)
     if status is not None:
-        said = visible(_message(getattr(error, "body", None)))[:_LONGEST]
+        said = visible(_message(getattr(error, "body", None)))[:_MAX_LENGTH]
         return McpError(f"the provider answered {status}: {said}", hint=_HINTS.get(status, _AGAIN))
     return McpError(text, hint=_AGAIN)
 
@@ -418,4 +420,4 @@ def _message(body: object) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return visible(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_LONGEST]
+    return visible(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_MAX_LENGTH]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ipymcp.results.frames import Record
     from ipymcp.results.stored_results import KeptResults
 
-__all__ = ["LONGEST", "ResultReader", "as_rows", "as_text", "described", "is_frame", "preview", "tokens"]
+__all__ = ["MAX_LENGTH", "ResultReader", "as_rows", "as_text", "described", "is_frame", "preview", "tokens"]
 
 
 _CHARACTERS_PER_TOKEN: Final = 4
@@ -82,13 +82,13 @@ def _frame_json(frame: Any) -> str:
     return (frame.reset_index() if has_index else frame).to_json(orient="records", date_format="iso")
 
 
-LONGEST: Final = 20_000
+MAX_LENGTH: Final = 20_000
 """Characters that a model is given at a time."""
-_PAGE: Final = LONGEST // 2 - 100
+_PAGE: Final = MAX_LENGTH // 2 - 100
 """Characters of one page, which JSON may nearly double."""
 _ROWS: Final = 5
-_MOST_ROWS: Final = 200
-_LONGEST_NAMES: Final = 1_000
+_MAX_ROWS: Final = 200
+_MAX_NAMES: Final = 1_000
 
 
 class ResultReader:
@@ -120,7 +120,7 @@ class ResultReader:
             columns: Only these columns of a table.
             where: Only rows of a table whose columns have these values.
         """
-        offset, limit = max(offset, 0), min(max(limit, 1), _MOST_ROWS)
+        offset, limit = max(offset, 0), min(max(limit, 1), _MAX_ROWS)
         value = self._value(handle)
         rows = _rows(value)
         if rows is None:
@@ -187,12 +187,12 @@ def _names(rows: Sequence[Record]) -> list[str]:
 
 
 def _types(rows: Sequence[Record]) -> list[str]:
-    first = {name: type(row[name]).__name__ for row in reversed(rows[:_MOST_ROWS]) for name in row}
+    first = {name: type(row[name]).__name__ for row in reversed(rows[:_MAX_ROWS]) for name in row}
     return [f"{name}: {first.get(name, 'any')}" for name in _names(rows)]
 
 
 def _listed(names: Sequence[str]) -> str:
-    return shortened(", ".join(names), _LONGEST_NAMES)
+    return shortened(", ".join(names), _MAX_NAMES)
 
 
 def _picked(rows: Sequence[Record], columns: Sequence[str] | None) -> list[Record]:

@@ -18,10 +18,10 @@ from ipymcp.protocol.types import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.llm.chat import Asker
+    from ipymcp.llm.chat import ModelChat
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server_requests import SamplingRequest
-    from ipymcp.security.rules import Rights
+    from ipymcp.security.rules import ServerGrants
 
 __all__ = ["Sampler"]
 
@@ -43,7 +43,7 @@ class Sampler:
         budget: Gives the tokens, in and out, that one server may cost in this notebook.
     """
 
-    def __init__(self, host: Host, asker: Asker, budget: Callable[[], int]) -> None:
+    def __init__(self, host: Host, asker: ModelChat, budget: Callable[[], int]) -> None:
         self._budget = budget
         self._host = host
         self._asker = asker
@@ -89,7 +89,7 @@ class Sampler:
         self._show(f"{request.server} asked your model; {text}")
         return message
 
-    async def _may(self, request: SamplingRequest, rights: Rights) -> bool:
+    async def _may(self, request: SamplingRequest, rights: ServerGrants) -> bool:
         return self._policy.has_agreed(self, rights, None) or await self._agrees(request, rights)
 
     def _show(self, text: str) -> None:
@@ -98,7 +98,7 @@ class Sampler:
         if place is not None:
             place.post(lambda: self._host.guard.notify(text))
 
-    async def _agrees(self, request: SamplingRequest, rights: Rights) -> bool:
+    async def _agrees(self, request: SamplingRequest, rights: ServerGrants) -> bool:
         shown: dict[str, Any] = {"system": request.system_prompt} if request.system_prompt else {}
         shown |= {"messages": request.messages, "maxTokens": request.max_tokens}
         given = request.params.get("tools")

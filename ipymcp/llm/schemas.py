@@ -119,8 +119,8 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 _WORTH: Final = 100
 """Bytes from which a part that is used twice is better said once."""
-_MOST_CHAINED: Final = 16
-_MOST_JUDGED: Final = 500
+_MAX_CHAINED: Final = 16
+_MAX_JUDGED: Final = 500
 """Parts among which it is looked for circles."""
 _DEFINITIONS: Final = ("$defs", "definitions")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
@@ -157,7 +157,7 @@ class SharedParts:
 
     def target(self, reference: str) -> Schema | None:
         """What a reference leads to in the end, past others; None where that is nothing."""
-        for _ in range(_MOST_CHAINED):
+        for _ in range(_MAX_CHAINED):
             try:
                 found = self._tree.pointer(reference)
             except LookupError:
@@ -206,7 +206,7 @@ class SharedParts:
                 self._count_places(each)
 
     def _is_circular(self, part: int) -> bool:
-        if len(self._parts) > _MOST_JUDGED:
+        if len(self._parts) > _MAX_JUDGED:
             return True
         seen: set[int] = set()
         ahead = [*self._leads[part]]
@@ -225,14 +225,14 @@ class SharedParts:
         return f"{clean}_{len(self._names)}" if clean in self._names.values() else clean
 
 
-_MOST_NODES: Final = 3_000
+_MAX_NODES: Final = 3_000
 _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
 """How many schemas may stand in one another: the next where with so many there are too many."""
-_MOST_COMBINED: Final = 16
-_MOST_COMPARED: Final = 100
-_MOST_VARIANTS: Final = 1_500
+_MAX_COMBINED: Final = 16
+_MAX_COMPARED: Final = 100
+_MAX_VARIANTS: Final = 1_500
 """Characters in which the alternatives of the whole are told."""
-_LONGEST_NOTE: Final = 120
+_MAX_NOTE: Final = 120
 _SHORT: Final = 40
 _UNIONS: Final = ("anyOf", "oneOf")
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
@@ -345,7 +345,7 @@ class _Compiler:
         self._parts = parts
         self._levels = levels
         self._level = 0
-        self._budget = Budget(_MOST_NODES)
+        self._budget = Budget(_MAX_NODES)
         self._definitions: dict[str, Any] = {}
         self._following: list[int] = []
         """The parts that references lead into, here, by identity."""
@@ -386,7 +386,7 @@ class _Compiler:
             about = f" ({shortened(' '.join(variant.about.split()), 80)})" if variant.about else ""
             forms.append(f"{{{', '.join(parts)}}}{about}")
         forms = list(dict.fromkeys(forms))
-        return stripped(shortened(f"One of: {' | '.join(forms)}", _MOST_VARIANTS)) if len(forms) > 1 else ""
+        return stripped(shortened(f"One of: {' | '.join(forms)}", _MAX_VARIANTS)) if len(forms) > 1 else ""
 
     # -- one subschema ------------------------------------------------------------------------------------------------
 
@@ -499,7 +499,7 @@ class _Compiler:
         if not mine or not its:
             return {**result, **dict(mine or its)}
         (union, ours), (other, theirs) = mine[0], its[0]
-        if len(ours) * len(theirs) > _MOST_COMBINED:
+        if len(ours) * len(theirs) > _MAX_COMBINED:
             self.lose(path, f"{other}: alternatives beside others")
             return {**result, union: ours}
         is_one = "oneOf" if "oneOf" in (union, other) else "anyOf"
@@ -538,7 +538,7 @@ class _Compiler:
         if word == "title":
             return
         note = f"{word}: {json.dumps(value, ensure_ascii=False)}"
-        if len(note) <= _LONGEST_NOTE:
+        if len(note) <= _MAX_NOTE:
             notes.append(stripped(note))
             if word != "default":
                 self.lose(path, f"{word}: it is told in words")
@@ -600,7 +600,7 @@ class _Compiler:
 
     def _are_apart(self, branches: list[Any]) -> bool:
         """Whether no value can be of two of these alternatives, by its type, or by the values that one lists."""
-        if len(branches) > _MOST_COMPARED:
+        if len(branches) > _MAX_COMPARED:
             return False
         found: list[tuple[frozenset[str], Schema]] = []
         for branch in branches:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
-from ipymcp.llm.answer import Asked, Outcome, read_arguments
+from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
 from ipymcp.llm.functions import HERE, FunctionTool
 from ipymcp.llm.providers import PLAIN
-from ipymcp.llm.result_text import LONGEST, as_text, preview
+from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restored
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.security.rules import hints
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["Lane", "Runner", "ToolCaller"]
+__all__ = ["ReadWriteLimiter", "Runner", "ToolCaller"]
 
 
-class Lane:
+class ReadWriteLimiter:
     """Lets calls go in the order in which they came. Belongs to one loop.
 
     Args:
@@ -124,13 +124,13 @@ class Runner:
         self._host: Host = factory.host
         self._turn = turn
         self._profile = profile
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, ReadWriteLimiter] = {}
 
-    async def run_all(self, calls: Iterable[Asked]) -> list[Outcome]:
+    async def run_all(self, calls: Iterable[ToolCallRequest]) -> list[ToolCallOutcome]:
         """Make them, and give how each ended, in their order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
-    async def run(self, asked: Asked, card: Card | None = None) -> Outcome:
+    async def run(self, asked: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
         """Make one. Whatever goes wrong is for the model to read; only cancelling is raised.
 
         Args:
@@ -151,34 +151,38 @@ class Runner:
         except McpError as error:
             if quotes_server(error) and not isinstance(error, ToolError):  # that is noted by its call
                 self.conversation.received(source_of_value(error))
-            return Outcome(asked, _told(error), is_error=True)
+            return ToolCallOutcome(asked, _told(error), is_error=True)
         except Exception as error:  # a fault of ours must not take the answers of the other calls with it
-            return Outcome(asked, stripped(f"Error: {type(error).__name__}: {error}"[:LONGEST]), is_error=True)
+            return ToolCallOutcome(
+                asked, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
+            )
 
     async def _run_tool(
         self,
-        asked: Asked,
+        asked: ToolCallRequest,
         session: ServerSession,
         entry: ToolEntry,
         arguments: Mapping[str, Any],
         card: Card | None,
-    ) -> Outcome:
+    ) -> ToolCallOutcome:
         options = session.call_options.changed(None, None, None, "model", self._turn)
         options = replace(options, conversation=self.conversation, card=card)
         if session.client is None:
             await session.awake()
         call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
         try:
-            await call.over()
+            await call.run_on_loop()
         except asyncio.CancelledError:
             call.cancel()
             raise
         return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
 
-    def _lane(self, name: str, limit: int = 1) -> Lane:
-        return self._lanes.setdefault(name, Lane(limit))
+    def _lane(self, name: str, limit: int = 1) -> ReadWriteLimiter:
+        return self._lanes.setdefault(name, ReadWriteLimiter(limit))
 
-    async def _run_function(self, asked: Asked, tool: FunctionTool, arguments: Mapping[str, Any]) -> Outcome:
+    async def _run_function(
+        self, asked: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any]
+    ) -> ToolCallOutcome:
         bound = tool.bind(arguments)
         actor = Actor("user", self.conversation, self._turn)
         try:
@@ -187,7 +191,7 @@ class Runner:
             raise
         except Exception as error:  # the user's own function: the model may do something about it
             told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
-            outcome = Outcome(asked, told[:LONGEST], is_error=True, value=error)
+            outcome = ToolCallOutcome(asked, told[:MAX_LENGTH], is_error=True, value=error)
         else:
             outcome = await asyncio.to_thread(self._read, asked, value, self._host.number())
         source = source_of_value(outcome.value) or await asyncio.to_thread(self._source_of, outcome.text)
@@ -198,16 +202,16 @@ class Runner:
     def _source_of(self, text: str) -> str:
         return self._host.guard.untrusted.source_of(text)
 
-    def _read(self, asked: Asked, value: Any, number: int) -> Outcome:
+    def _read(self, asked: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
         """What came back, as the model is given it: at most so much text, and the images."""
         text = as_text(value)
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
-        if len(text) > LONGEST:
+        if len(text) > MAX_LENGTH:
             self._toolset._keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)
         text = stripped(text)
-        return Outcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
+        return ToolCallOutcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
 
 
 class ToolCaller:
@@ -236,7 +240,7 @@ class ToolCaller:
         self._loop = factory.host.loop
         self._runner = Runner(toolset, factory, turn, conversation)
 
-    def __call__(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    def __call__(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
         """Make one, and wait for it here.
 
         Raises:
@@ -249,12 +253,12 @@ class ToolCaller:
         self._loop.awaiting.watch_threads(self)
         return self
 
-    async def aio(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    async def aio(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
         """Make one, and await it."""
         return await self._loop.arun(self._run(name, arguments))
 
-    async def _run(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        outcome = await self._runner.run(Asked("", name, arguments))
+    async def _run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
+        outcome = await self._runner.run(ToolCallRequest("", name, arguments))
         if not self._sees_requests:
             self.conversation.given()
         return outcome
@@ -265,7 +269,7 @@ def _told(error: McpError) -> str:
     if isinstance(error, PolicyError):
         return stripped(f"Not done: {error.message}. Do not try it again; go on without it, or ask the user.")
     if isinstance(error, ToolError):
-        return stripped(error.result.text[:LONGEST]) or "The tool failed without a word."
+        return stripped(error.result.text[:MAX_LENGTH]) or "The tool failed without a word."
     hint = f" ({error.hint})" if isinstance(error, (ArgumentError, UnknownName)) and error.hint else ""
     kind = "Timed out: " if isinstance(error, CallTimeout) else "Error: "
     if isinstance(error, ServerError):

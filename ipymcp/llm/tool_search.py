@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ipymcp.llm.functions import HERE, FunctionTool
 from ipymcp.llm.providers import Declaration
-from ipymcp.llm.result_text import LONGEST
+from ipymcp.llm.result_text import MAX_LENGTH
 from ipymcp.llm.schemas import trimmed
 from ipymcp.llm.tool_definitions import declared_function
 from ipymcp.protocol import types
@@ -42,10 +42,10 @@ _CALL_TOOL: Final = Declaration(
 _WORD: Final = re.compile(r"[^\W_]+")
 _NAMED: Final = 4.0
 """How much more a word in a tool's name says than one in its description."""
-_MOST: Final = 20
-_ROOM: Final = LONGEST * 3 // 4
+_MAX_COUNT: Final = 20
+_ROOM: Final = MAX_LENGTH * 3 // 4
 """Characters for what is found, so that it need not be read in pages."""
-_LONGEST_ENTRY: Final = 300
+_MAX_ENTRY: Final = 300
 """Characters of a tool that is told of by name alone, about."""
 
 
@@ -83,7 +83,7 @@ class ToolFinder:
         if not found:
             servers = ", ".join(dict.fromkeys(one.server for one in tools)) or "nobody"
             return f"Nothing is found by these words. There are tools of {servers}."
-        return _fitting(found[: min(max(limit, 1), _MOST)])
+        return _fitting(found[: min(max(limit, 1), _MAX_COUNT)])
 
 
 def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
@@ -92,13 +92,13 @@ def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
     The first is told of as far as there is room; the others wholly, or by name alone.
     """
     told: list[dict[str, Any]] = []
-    room = _ROOM - len(found) * _LONGEST_ENTRY
+    room = _ROOM - len(found) * _MAX_ENTRY
     for one in found:
         description = one.description if told else shortened(one.description, _ROOM // 4)
         parameters: Any = one.schema if told else trimmed(one.schema, room - len(description))
         size = len(description) + len(types.encode(parameters))
         if size > room:
-            description = shortened(description, _LONGEST_ENTRY // 2)
+            description = shortened(description, _MAX_ENTRY // 2)
             parameters = "search for its name to be told of them"
         else:
             room -= size

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["magic", "python"]
 
-_LONGEST = 100
+_MAX_LENGTH = 100
 """Characters of a line of Python that is not broken."""
 _MAGIC = "%mcp call "
 
@@ -42,7 +42,7 @@ def python(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[
     others = {name: value for name, value in arguments.items() if name not in aliases}
     words += [f"**{others!r}"] if others else []
     call = f"{head}({', '.join(words)})"
-    if len(call) > _LONGEST and words:
+    if len(call) > _MAX_LENGTH and words:
         call = "\n".join([f"{head}(", *(f"    {word}," for word in words), ")"])
     return call if namespace else f"from ipymcp import mcp\n\n{call}"
 

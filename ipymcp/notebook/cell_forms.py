@@ -12,13 +12,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.import_guard import is_installed
-from ipymcp.runtime.question_routing import Errand, GaveUp
+from ipymcp.runtime.question_routing import CallerGone, CrossThreadTask
 
 if TYPE_CHECKING:
     from ipymcp.interaction.questions import QuestionKind
     from ipymcp.notebook.extension import Extension
     from ipymcp.panel.cell_form import CellForm
-    from ipymcp.runtime.interrupts import Place
+    from ipymcp.runtime.interrupts import WaitingCaller
 
 __all__ = ["CellForms"]
 
@@ -42,7 +42,7 @@ class CellForms:
         self._in_vain: set[bool] = set()
         """Where nobody saw the last one: while a cell blocked the kernel, or not."""
 
-    async def draw(self, kind: QuestionKind, place: Place) -> CellForm | None:
+    async def draw(self, kind: QuestionKind, place: WaitingCaller) -> CellForm | None:
         """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
 
         Args:
@@ -54,7 +54,7 @@ class CellForms:
         """
         if not self._may_be_seen(kind, place):
             return None
-        displaying = Errand(self._display, None)
+        displaying = CrossThreadTask(self._display, None)
         place.post(displaying.run, displaying.give_up)
         try:
             form = await displaying.outcome
@@ -62,7 +62,7 @@ class CellForms:
             self._in_vain |= {True, False}
             return None
         if form is None:
-            raise GaveUp
+            raise CallerGone
         is_seen = False
         try:
             is_seen = await self._is_seen(form, place)
@@ -71,7 +71,7 @@ class CellForms:
                 form.remove()
         return form if is_seen else None
 
-    def _may_be_seen(self, kind: QuestionKind, place: Place) -> bool:
+    def _may_be_seen(self, kind: QuestionKind, place: WaitingCaller) -> bool:
         ipykernel: Any = sys.modules.get("ipykernel")
         kernel: Any = getattr(self._extension.ip, "kernel", None)
         return (
@@ -92,8 +92,8 @@ class CellForms:
         form.show()
         return form
 
-    async def _is_seen(self, form: CellForm, place: Place) -> bool:
-        seen = Errand(lambda: True, False)
+    async def _is_seen(self, form: CellForm, place: WaitingCaller) -> bool:
+        seen = CrossThreadTask(lambda: True, False)
         place.post(_nothing, seen.give_up)
         form.on_hello(seen.run)
         done, _ = await asyncio.wait({seen.outcome}, timeout=_SIGN)
@@ -102,7 +102,7 @@ class CellForms:
         if not done:
             self._in_vain.add(place.is_blocked)
         if done and not seen.outcome.result():
-            raise GaveUp
+            raise CallerGone
         return bool(done)
 
 

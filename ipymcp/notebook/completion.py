@@ -31,7 +31,7 @@ from ipymcp.api.namespace import Mcp
 from ipymcp.api.prompts import Prompt, PromptResult, Prompts, prompt_schema
 from ipymcp.api.resources import Resource, Resources, Template, template_schema
 from ipymcp.api.servers import Server, Servers
-from ipymcp.api.sync_and_async import waits
+from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import Tool
 from ipymcp.api.toolset import Toolset
 from ipymcp.errors import McpError
@@ -515,7 +515,7 @@ def _trusted(mcp: Mcp) -> Iterator[str]:
         yield str(one["file"])
 
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 
 
 def on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
@@ -625,9 +625,9 @@ class _Named:
 
     async def _ask(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
         with contextlib.suppress(McpError, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):  # of the whole wait: a server may be slow to read, too
+            async with asyncio.timeout(_TIMEOUT):  # of the whole wait: a server may be slow to read, too
                 return await self._session.offers.suggestions(
-                    self._reference, argument, typed, others, timeout=_PATIENCE
+                    self._reference, argument, typed, others, timeout=_TIMEOUT
                 )
         return []
 
@@ -704,7 +704,7 @@ def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
         return _words_of(Toolset)
     if first.name in RESERVED_SERVER:
         return ("df", "table")
-    return ("aio",) if isinstance(getattr(Mcp, first.name, None), waits) else ()
+    return ("aio",) if isinstance(getattr(Mcp, first.name, None), sync_and_async) else ()
 
 
 def _of_called(path: Sequence[Step], mcp: Mcp) -> Iterable[str]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ipymcp.panel.cell_form import WaitingLine
     from ipymcp.panel.channels import Relay
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.interrupts import Place
+    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.loop import NestedMode
     from ipymcp.security.policy import PinsMode
     from ipymcp.storage.history import HistoryMode
@@ -217,18 +217,18 @@ class Extension:
     def panel(self) -> Panel:
         """The notebook's, made when it is first asked for: by a cell, or by a view that comes over the relay."""
         if self._panel is None:
-            from ipymcp.panel.panel import Panel, Surroundings
+            from ipymcp.panel.panel import Panel, PanelContext
 
             with self._making:
                 if self._panel is None:
                     mode, namespace = lambda: self.settings.panel, lambda: self._bound or ""
-                    surroundings = Surroundings(
+                    surroundings = PanelContext(
                         mode, namespace, self.life, self._has_control, is_voila(os.environ), self._wait_for_panel
                     )
                     self._panel = Panel(ipymcp.host(), surroundings)
         return self._panel
 
-    def _wait_for_panel(self, place: Place) -> WaitingLine:
+    def _wait_for_panel(self, place: WaitingCaller) -> WaitingLine:
         from ipymcp.panel.cell_form import WaitingLine
 
         return WaitingLine(self.ip.display_pub, place)

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Command",
     "Kind",
-    "Line",
+    "MagicLine",
     "LineError",
     "Option",
     "Parsed",
     "PartialLine",
-    "Request",
+    "MagicRequest",
     "Syntax",
     "Word",
     "is_silent",
@@ -96,7 +96,7 @@ class Word(Struct, frozen=True):
         return self.raw.startswith("{")
 
 
-class Line(Struct, frozen=True):
+class MagicLine(Struct, frozen=True):
     """A line, cut up."""
 
     words: tuple[Word, ...]
@@ -121,7 +121,7 @@ class PartialLine(Struct, frozen=True):
     """Whether the cursor is after a bare `--`."""
 
 
-def tokenize(line: str) -> Line:
+def tokenize(line: str) -> MagicLine:
     """Cut a line into words by the rules above.
 
     Raises:
@@ -137,7 +137,7 @@ def tokenize(line: str) -> Line:
             command, scanner.in_command = [], True
         else:
             words.append(word)
-    return Line(tuple(words), None if command is None else tuple(command), scanner.silent)
+    return MagicLine(tuple(words), None if command is None else tuple(command), scanner.silent)
 
 
 def is_silent(line: str) -> bool:
@@ -481,7 +481,7 @@ def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
     return line[:end], line[end:].strip()
 
 
-class Request(Struct, frozen=True):
+class MagicRequest(Struct, frozen=True):
     """One `%mcp` line, cut up."""
 
     word: str
@@ -489,7 +489,7 @@ class Request(Struct, frozen=True):
     """The words after the subcommand."""
     parsed: Parsed
     """The same, read as the command's syntax says; empty where it reads them itself."""
-    line: Line
+    line: MagicLine
     cell: str | None
     """The cell's body under `%%mcp`."""
     mcp: Mcp
@@ -520,7 +520,7 @@ class Command(Struct, frozen=True):
     syntax: Syntax
     help: str
     """The first line is its summary; the rest is shown by `%mcp help WORD`."""
-    run: Callable[[Request], Any]
+    run: Callable[[MagicRequest], Any]
     takes_cell: bool = False
     takes_command: bool = False
     """Whether `-- COMMAND ARG…` may follow."""

@@ -37,7 +37,7 @@ __all__ = [
     "AS_TEXT",
     "Namespaces",
     "Object",
-    "Text",
+    "TypedText",
     "evaluate",
     "fill",
     "look_up",
@@ -231,7 +231,7 @@ _EMBEDDED = re.compile(r"""\$\{(?P<braced>[^\W\d]\w*)\} | \{\{ | \{[^{}]*\} | \$
 """`${name}` and `$name`; what stands in braces is Python, and passed over."""
 
 
-class Text(Struct, frozen=True):
+class TypedText(Struct, frozen=True):
     """Typed text, for the argument's schema to read."""
 
     text: str
@@ -247,7 +247,7 @@ class Object(Struct, frozen=True):
 
 def parse_arguments(
     words: Sequence[Word], namespaces: Namespaces, names: Sequence[str] = ()
-) -> list[tuple[str, Text | Object]]:
+) -> list[tuple[str, TypedText | Object]]:
     """Read `key=value` words.
 
     Args:
@@ -259,7 +259,7 @@ def parse_arguments(
         LineError: A word has no key, or a key comes twice.
         ArgumentError: A value names what the notebook does not have, or cannot be filled.
     """
-    arguments: dict[str, Text | Object] = {}
+    arguments: dict[str, TypedText | Object] = {}
     for index, word in enumerate(words):
         if word.key is None:
             raise LineError(_no_pair(words, index, names), word.start)
@@ -286,7 +286,7 @@ def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
     return f"{problem}: write {missing}={word.raw}" if missing else problem
 
 
-def read_value(word: Word, namespaces: Namespaces) -> Text | Object:
+def read_value(word: Word, namespaces: Namespaces) -> TypedText | Object:
     """Read one word's value with the notebook's names.
 
     Args:
@@ -298,18 +298,18 @@ def read_value(word: Word, namespaces: Namespaces) -> Text | Object:
     """
     value, is_plain = word.value, not word.quoted
     if word.quoted == "'":
-        return Text(value, quoted=True)
+        return TypedText(value, quoted=True)
     if is_plain and value.startswith("$") and value[1:].isidentifier():
         return Object(look_up(value[1:], namespaces, word.key))
     if _is_json(value):
-        return Text(value, quoted=not is_plain)
+        return TypedText(value, quoted=not is_plain)
     _refuse_embedded(word)
     if "{" not in value:
-        return Text(value, quoted=not is_plain)
+        return TypedText(value, quoted=not is_plain)
     tree = _string_keyed_dict(value) if is_plain else None
     if tree is not None:
         return Object(evaluate(tree, value, namespaces, argument=word.key))
-    return Text(fill(value, namespaces, word.key), quoted=not is_plain)
+    return TypedText(fill(value, namespaces, word.key), quoted=not is_plain)
 
 
 def _refuse_embedded(word: Word) -> None:

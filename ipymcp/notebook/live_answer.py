@@ -11,10 +11,10 @@ from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
     from ipymcp.llm.answer import Answer, ModelCall
-    from ipymcp.llm.backend import Beginning
+    from ipymcp.llm.backend import RequestPreview
     from ipymcp.notebook.extension import Extension
 
-__all__ = ["CellAudience"]
+__all__ = ["CellOutput"]
 
 _ENDS = {
     "length": "cut off: the model may not write longer answers",
@@ -23,7 +23,7 @@ _ENDS = {
 """Ends of an answer that the user has to know of."""
 
 
-class CellAudience:
+class CellOutput:
     """Shows an answer in a cell; a terminal gets its text.
 
     Args:
@@ -43,7 +43,7 @@ class CellAudience:
         self._open: dict[str, ModelCall] = {}
         """What is not over, as it is shown."""
 
-    def begins(self, beginning: Beginning) -> None:
+    def begins(self, beginning: RequestPreview) -> None:
         """What is sent, in one line."""
         line = visible(str(beginning))
         self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})

@@ -41,7 +41,7 @@ MAX_SERVERS = 100
 _BAR = 20
 
 
-class Line:
+class ProgressLine:
     """A place in the cell's output that can be rewritten."""
 
     def __init__(self, ip: Any) -> None:
@@ -87,14 +87,14 @@ class CellPresenter:
     def __init__(self, ip: Any, settings: IPyMCP) -> None:
         self._ip = ip
         self._settings = settings
-        self._shown: dict[int, tuple[Line, float]] = {}
+        self._shown: dict[int, tuple[ProgressLine, float]] = {}
 
     def progress(self, call: Call[Any]) -> None:
         """The call reported progress."""
         now = time.monotonic()
         if self._settings.quiet or now - call.started < SHOW_AFTER or not _is_main_thread():
             return
-        line, drawn = self._shown.get(call.number) or (Line(self._ip), 0.0)
+        line, drawn = self._shown.get(call.number) or (ProgressLine(self._ip), 0.0)
         if now - drawn >= REDRAW_EVERY:
             line.show(*_bar(call, ended=False))
             drawn = now
@@ -123,7 +123,7 @@ class LoadDisplay:
         self._names = dict.fromkeys(names)
         self._drawn = 0.0
         self._details: dict[str, str] = {}
-        self._line = None if quiet or not _is_main_thread() else Line(ip)
+        self._line = None if quiet or not _is_main_thread() else ProgressLine(ip)
         self._in_place = hasattr(ip, "kernel")
         self._shown: tuple[str, str] | None = None
         self._raised: str | None = None

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.interaction.questions import (
-        Answer,
         ApprovalAnswer,
         ApprovalQuestion,
+        ElicitationAnswer,
         FormQuestion,
         LoginQuestion,
         QuestionKind,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         UrlQuestion,
     )
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.interrupts import Place
-    from ipymcp.runtime.question_routing import Asking
+    from ipymcp.runtime.interrupts import WaitingCaller
+    from ipymcp.runtime.question_routing import QuestionHandle
 
 __all__ = ["CellForm", "WaitingLine"]
 
@@ -38,7 +38,7 @@ _WITHOUT: Final = "ipymcp asks you something. Where no form is drawn here, you a
 
 
 class CellForm:
-    """An `Elsewhere`.
+    """An `QuestionUI`.
 
     Args:
         panel: Whose questions it shows.
@@ -82,13 +82,13 @@ class CellForm:
         """Nothing is left of it."""
         self.end({})
 
-    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
+    def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
         """Whether its answers come through."""
         return self._questions.reaches(kind, place, subject)
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
         """Ask the one question, here."""
-        return _Asking(self, self._questions.begin(kind, rests, None))
+        return _CellFormHandle(self, self._questions.begin(kind, rests, None))
 
     def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
         self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
@@ -107,7 +107,7 @@ class WaitingLine:
         place: Where the user waits.
     """
 
-    def __init__(self, publisher: Any, place: Place) -> None:
+    def __init__(self, publisher: Any, place: WaitingCaller) -> None:
         self._publisher = publisher
         self._display = uuid.uuid4().hex
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class WaitingLine:
 def _nothing() -> None: ...
 
 
-class _Asking:
+class _CellFormHandle:
     """Asks in the form, and leaves a line there.
 
     Args:
@@ -142,7 +142,7 @@ class _Asking:
         asking: Of the panel whose questions it shows.
     """
 
-    def __init__(self, form: CellForm, asking: Asking) -> None:
+    def __init__(self, form: CellForm, asking: QuestionHandle) -> None:
         self._form = form
         self._asking = asking
         self._line = ""
@@ -156,11 +156,11 @@ class _Asking:
         self._asking.withdraw()
         self._form.end({"text/plain": self._line} if self._line else {})
 
-    def fill(self, question: FormQuestion) -> Answer:
+    def fill(self, question: FormQuestion) -> ElicitationAnswer:
         """Have a form filled."""
         return self._tell(questions.fill, question, self._asking.fill, CANCELLED)
 
-    def visit(self, question: UrlQuestion) -> Answer:
+    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
         """Have an address visited."""
         return self._tell(questions.visit, question, self._asking.visit, CANCELLED)
 

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.oauth_redirects import Redirects
 
-__all__ = ["CommCarrier", "Meeting", "Relay", "arrange", "opened"]
+__all__ = ["CommChannel", "Meeting", "Relay", "arrange", "opened"]
 
 
 _MARK_EVERY = 250_000
 """Bytes after which a view is asked how far it has read."""
-_MOST_UNREAD = 2_000_000
+_MAX_UNREAD = 2_000_000
 """Bytes that may be on their way to one view."""
 _SERVES_WHILE_AWAITING = (7, 4)
 """The ipykernel from which on comm messages are served while a cell awaits."""
 
 
-class CommCarrier:
+class CommChannel:
     """Carries one view's messages.
 
     Args:
@@ -85,7 +85,7 @@ class CommCarrier:
         if self._sent - self._marked > _MARK_EVERY:
             self._marked = self._sent
             self._tell({"kind": "mark", "sent": self._sent})
-        while self._sent - self._read > _MOST_UNREAD:
+        while self._sent - self._read > _MAX_UNREAD:
             self._has_room = asyncio.Event()  # the loop may be another than before
             await self._has_room.wait()
 
@@ -146,7 +146,7 @@ class CommCarrier:
 def opened(panel: Panel, comm: Any) -> None:
     """A page has opened a comm for a view of the whole panel."""
     is_open = True
-    carrier = CommCarrier(panel, lambda: comm if is_open else None, comm.send)
+    carrier = CommChannel(panel, lambda: comm if is_open else None, comm.send)
 
     def closed(_: object) -> None:
         nonlocal is_open
@@ -164,11 +164,11 @@ def _own_shell(_: object, default: object) -> object:
     return default
 
 
-_LONGEST_LINE = 8_000_000
-_MOST_VIEWS = 32
+_MAX_LINE = 8_000_000
+_MAX_VIEWS = 32
 _LAST_WORDS = 0.1
 """Seconds in which it may read why it is let go."""
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds within which a view must say hello."""
 
 
@@ -207,7 +207,7 @@ class Relay:
             self._meeting = meeting = await asyncio.to_thread(_arranged)
             if meeting is None:
                 return
-            server = await asyncio.start_unix_server(self._greet, sock=meeting.socket, limit=_LONGEST_LINE)
+            server = await asyncio.start_unix_server(self._greet, sock=meeting.socket, limit=_MAX_LINE)
             await asyncio.to_thread(meeting.announce)
         except OSError as error:
             self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")
@@ -222,8 +222,8 @@ class Relay:
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1
         try:
-            if self._count <= _MOST_VIEWS:
-                await _Connection(self._panel(), self._host.redirects, reader, writer).serve()
+            if self._count <= _MAX_VIEWS:
+                await _RelayConnection(self._panel(), self._host.redirects, reader, writer).serve()
         except (OSError, TimeoutError):
             pass  # it is gone, or never spoke
         finally:
@@ -233,7 +233,7 @@ class Relay:
                 await writer.wait_closed()
 
 
-class _Connection:
+class _RelayConnection:
     """One view's carrier."""
 
     def __init__(
@@ -248,7 +248,7 @@ class _Connection:
         """Hear it until it goes."""
         view = self._panel.attach(self)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 while not view.is_greeted and await self._hear(view):
                     await asyncio.sleep(0)  # what was heard is handled in its turn
             while await self._hear(view):
@@ -261,7 +261,7 @@ class _Connection:
         try:
             line = await self._reader.readline()
         except ValueError:  # too long: what follows cannot be told apart
-            view.refuse(f"a message is over {_LONGEST_LINE:,} bytes")
+            view.refuse(f"a message is over {_MAX_LINE:,} bytes")
             await asyncio.sleep(_LAST_WORDS)
             return False
         if not line.endswith(b"\n"):

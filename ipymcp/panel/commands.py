@@ -177,7 +177,7 @@ async def _call(panel: Panel, view: View, message: Message) -> Message:
 async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
     """Make a call, and tell the view how it ended."""
     try:
-        await call.over()
+        await call.run_on_loop()
         shown = await _kept(panel, view, call.number, await asyncio.to_thread(call.result), preview)
         view.say({"kind": "result", "call": call.number, "ok": True, "preview": shown})
     except McpError as error:
@@ -328,9 +328,9 @@ TOOL_VERBS = {
 
 
 Act: TypeAlias = Callable[["Panel", "View", Message], Awaitable[Any]]
-_SOON = 1.0
+_REPLY_TIMEOUT = 1.0
 """Seconds that a reply waits for a server to start or stop. After that its state, and its error, say how it went."""
-_MOST_HISTORY = 2_000
+_MAX_HISTORY = 2_000
 
 
 async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
@@ -340,7 +340,7 @@ async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
         await coroutine
 
     task = panel.spawn(act())
-    done, _ = await asyncio.wait({task}, timeout=_SOON)
+    done, _ = await asyncio.wait({task}, timeout=_REPLY_TIMEOUT)
     if done:
         return task.result()
     task.add_done_callback(_look_away)
@@ -454,7 +454,7 @@ async def _logs(panel: Panel, view: View, message: Message) -> None:
 
 async def _history(panel: Panel, view: View, message: Message) -> list[Message]:
     limit = message.get("limit")
-    limit = min(limit, _MOST_HISTORY) if isinstance(limit, int) and limit > 0 else 100
+    limit = min(limit, _MAX_HISTORY) if isinstance(limit, int) and limit > 0 else 100
     panel.host.history.flush()
     entries = await panel.host.history.entries(
         server=glob.escape(text(message, "server")) if message.get("server") is not None else None,

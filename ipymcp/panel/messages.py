@@ -23,9 +23,9 @@ __all__ = [
 ]
 
 Message: TypeAlias = dict[str, Any]
-_LONGEST: Final = 10_000
+_MAX_LENGTH: Final = 10_000
 """Characters of a name or an address."""
-_MOST: Final = 1_000
+_MAX_COUNT: Final = 1_000
 
 
 class Malformed(McpError):
@@ -44,7 +44,7 @@ def text(message: Message, key: str) -> str:
         Malformed: It is none.
     """
     value = message.get(key)
-    if not isinstance(value, str) or not value or len(value) > _LONGEST:
+    if not isinstance(value, str) or not value or len(value) > _MAX_LENGTH:
         raise Malformed(f"{message.get('do')!r} needs {key!r}, a text")
     return value
 
@@ -56,7 +56,7 @@ def texts(message: Message, key: str) -> list[str]:
         Malformed: It is none.
     """
     value = message.get(key)
-    if not is_array(value) or len(value) > _MOST or not all(isinstance(one, str) for one in value):
+    if not is_array(value) or len(value) > _MAX_COUNT or not all(isinstance(one, str) for one in value):
         raise Malformed(f"{message.get('do')!r} needs {key!r}, a list of texts")
     return value
 

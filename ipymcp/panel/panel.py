@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.interrupts import Place
+    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.resources import Kind
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["Carrier", "Panel", "Picture", "Shown", "Surroundings", "View"]
+__all__ = ["Channel", "Panel", "ViewSnapshot", "PanelState", "PanelContext", "View"]
 
 
 _PARTS: Final = ("servers", "calls", "questions")
@@ -54,14 +54,14 @@ _OWNERS: Final = {"servers": "name", "calls": "server", "questions": "server"}
 """The field of a row that names its server."""
 
 
-class Picture:
+class ViewSnapshot:
     """A view's picture of the state.
 
     Args:
         shown: What there is to show.
     """
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: PanelState) -> None:
         self.parts: tuple[str, ...] = _PARTS
         """What of the state the view wants."""
         self._shown = shown
@@ -142,10 +142,10 @@ def _difference(before: dict[str, Message], now: dict[str, Message]) -> dict[str
 
 _SHOW_AFTER = 0.1
 """Seconds that a call runs before it is worth showing."""
-_MOST_CALLS = 200
+_MAX_CALLS = 200
 
 
-class Shown:
+class PanelState:
     """The rows of servers and calls. A row that has changed is another object. Belongs to the background loop.
 
     Args:
@@ -228,7 +228,7 @@ class Shown:
 
     def _look_at_calls(self) -> None:
         latest = time.monotonic() - _SHOW_AFTER
-        running = {str(call.number): call for call in list(self._host.running.values())[:_MOST_CALLS]}
+        running = {str(call.number): call for call in list(self._host.running.values())[:_MAX_CALLS]}
         running = {number: call for number, call in running.items() if call.started <= latest}
         for number, call in running.items():
             if self._is_news("calls", number, (call, call.progress)):
@@ -268,14 +268,14 @@ async def _list_offers(session: ServerSession, client: Client) -> None:
             await session.offers.look(*kinds)
 
 
-_MOST_WAITING = 1_000
-_MOST_BYTES = 32_000_000
+_MAX_WAITING = 1_000
+_MAX_BYTES = 32_000_000
 """What may wait to be sent."""
-_MOST_INTENTS = 100
+_MAX_INTENTS = 100
 """Of one view at a time."""
 
 
-class Carrier(Protocol):
+class Channel(Protocol):
     """Takes messages to a view."""
 
     async def carry(self, message: Message, line: bytes) -> None:
@@ -299,13 +299,13 @@ class View:
         carrier: Takes messages to it.
     """
 
-    def __init__(self, panel: Panel, carrier: Carrier) -> None:
+    def __init__(self, panel: Panel, carrier: Channel) -> None:
         self.carrier = carrier
         self.is_greeted = False
         self._panel = panel
         self.callback: object = None
         """Where its page's server takes the answers to logins, as it says."""
-        self._picture = Picture(panel.shown)
+        self._picture = ViewSnapshot(panel.shown)
         self._version = VERSION
         self._waiting: deque[tuple[Message, bytes]] = deque()
         self._bytes = 0
@@ -371,8 +371,8 @@ class View:
             return self._refuse(None, Malformed("an intent needs an id, a number"))
         if not self.is_greeted:
             return self._refuse(number, Malformed("say hello first"))
-        if len(self._intents) >= _MOST_INTENTS:
-            return self._refuse(number, Malformed(f"{_MOST_INTENTS} intents are under way: wait for their replies"))
+        if len(self._intents) >= _MAX_INTENTS:
+            return self._refuse(number, Malformed(f"{_MAX_INTENTS} intents are under way: wait for their replies"))
         task = self._panel.spawn(self._do(number, message))
         self._intents.add(task)
         task.add_done_callback(self._intents.discard)
@@ -403,7 +403,7 @@ class View:
         made = ready(message)
         self._waiting.append(made)
         self._bytes += len(made[1])
-        if len(self._waiting) > _MOST_WAITING or self._bytes > _MOST_BYTES:
+        if len(self._waiting) > _MAX_WAITING or self._bytes > _MAX_BYTES:
             self._panel.detach(self)
         self._wake.set()
 
@@ -452,13 +452,13 @@ def _has_news(reader: LogReader) -> bool:
     return reader.has_news
 
 
-_PACE = 0.1
+_INTERVAL = 0.1
 """Seconds between two looks at what has changed."""
-_MOST_VIEWS = 100
+_MAX_VIEWS = 100
 """A cell that is run again leaves its old view behind: with more than these the oldest is let go."""
 
 
-class Surroundings(Struct, frozen=True):
+class PanelContext(Struct, frozen=True):
     """What a panel has to know of the notebook.
 
     Attributes:
@@ -475,7 +475,7 @@ class Surroundings(Struct, frozen=True):
     kernel: str
     has_control: bool = False
     has_visitors: bool = False
-    wait_for_panel: Callable[[Place], WaitingLine] | None = None
+    wait_for_panel: Callable[[WaitingCaller], WaitingLine] | None = None
 
 
 class Panel:
@@ -489,14 +489,14 @@ class Panel:
     verbs: dict[str, Act] = VERBS
     """What views may ask for."""
 
-    def __init__(self, mcp: Mcp, surroundings: Surroundings) -> None:
+    def __init__(self, mcp: Mcp, surroundings: PanelContext) -> None:
         self.mcp = mcp
         self.host = mcp._host
         self.surroundings = surroundings
         self.calls: dict[int, Call[Any]] = {}
         """Those that views made and that are not over."""
         self.views: dict[View, asyncio.Task[None]] = {}
-        self.shown = Shown(self.host, lambda call: call.number in self.calls)
+        self.shown = PanelState(self.host, lambda call: call.number in self.calls)
         self.numbers = LogNumbers()
         self.questions = PanelQuestions(self)
         self.host.redirects.addresses = self._callbacks
@@ -508,7 +508,7 @@ class Panel:
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
-    def attach(self, carrier: Carrier) -> View:
+    def attach(self, carrier: Channel) -> View:
         """Have a view from now on. What it says is handed to `receive`."""
         view = View(self, carrier)
         self.host.loop.call(self._attach, view)
@@ -566,7 +566,7 @@ class Panel:
     def _attach(self, view: View) -> None:
         self.host.desk.elsewhere = self.questions
         self.views[view] = self.spawn(self._run(view))
-        if len(self.views) > _MOST_VIEWS:
+        if len(self.views) > _MAX_VIEWS:
             self.detach(next(iter(self.views)))
 
     def _heard(self, view: View, message: object) -> None:
@@ -592,4 +592,4 @@ class Panel:
                 self.shown.look()
                 for view in [*self.views]:
                     view.look()
-                await asyncio.sleep(_PACE)
+                await asyncio.sleep(_INTERVAL)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ipymcp.errors import UnknownName
 from ipymcp.interaction.forms import CannotDraw, read_form
-from ipymcp.interaction.questions import CANCELLED, DECISIONS, Answer, TrustAnswer, domain
+from ipymcp.interaction.questions import CANCELLED, DECISIONS, ElicitationAnswer, TrustAnswer, domain
 from ipymcp.masking import looks_secret, masks
 from ipymcp.panel.messages import Malformed, sound, texts
 from ipymcp.protocol import types
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         FormQuestion,
         LoginQuestion,
         QuestionKind,
-        Redirected,
+        RedirectWaiter,
         TrustQuestion,
         UrlQuestion,
     )
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from ipymcp.panel.commands import Permissions
     from ipymcp.panel.messages import Message
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.interrupts import Place
-    from ipymcp.runtime.question_routing import Asking
+    from ipymcp.runtime.interrupts import WaitingCaller
+    from ipymcp.runtime.question_routing import QuestionHandle
 
 __all__ = [
     "PanelQuestions",
-    "Wrong",
+    "WrongAnswer",
     "action_of",
     "approve",
     "approved",
@@ -64,7 +64,7 @@ _HIDDEN: Final = "••••"
 _ACTION_WORDS: Final = {"accept": "agreed", "decline": "declined", "cancel": _NOTHING}
 
 
-def fill(question: FormQuestion, answer: Answer) -> str:
+def fill(question: FormQuestion, answer: ElicitationAnswer) -> str:
     """A server wanted some values."""
     told = _ACTION_WORDS[answer.action]
     if answer.action == "accept":
@@ -75,7 +75,7 @@ def fill(question: FormQuestion, answer: Answer) -> str:
     return _line(f"{_asker(question)} asked: {question.message}", told or "answered")
 
 
-def visit(question: UrlQuestion, answer: Answer) -> str:
+def visit(question: UrlQuestion, answer: ElicitationAnswer) -> str:
     """A server wanted an address visited."""
     return _line(f"{_asker(question)} asked you to visit {domain(question.url)}", _ACTION_WORDS[answer.action])
 
@@ -123,7 +123,7 @@ Action: TypeAlias = Literal["accept", "decline", "cancel"]
 _ACTIONS: Final[tuple[Action, ...]] = ("accept", "decline", "cancel")
 
 
-class Wrong(Struct, frozen=True):
+class WrongAnswer(Struct, frozen=True):
     """What the user is to mend; the question stays open."""
 
     errors: list[Message]
@@ -141,24 +141,24 @@ def action_of(message: Message) -> Action:
     raise Malformed("an answer's 'action' is accept, decline or cancel")
 
 
-def filled(message: Message, schema: ToolSchema) -> Answer | Wrong:
+def filled(message: Message, schema: ToolSchema) -> ElicitationAnswer | WrongAnswer:
     """The answer to a form. Raises as `action_of`."""
     action = action_of(message)
     if action != "accept":
-        return Answer(action)
+        return ElicitationAnswer(action)
     content = message.get("content", {})
     if not is_object(content):
         raise Malformed("an answer's 'content' is an object")
     complaints = schema.complaints(content)
     if complaints:
-        return Wrong([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
+        return WrongAnswer([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
     wrong = _wrong_formats(schema, content)
     if wrong:
-        return Wrong(wrong)
+        return WrongAnswer(wrong)
     for each in schema.parameters:
         if is_object(each.schema) and each.schema.get("format") == "password":
             masks.add(str(content.get(each.name, "")))
-    return Answer("accept", schema.check(content))
+    return ElicitationAnswer("accept", schema.check(content))
 
 
 def _wrong_formats(schema: ToolSchema, content: Message) -> list[Message]:
@@ -205,8 +205,8 @@ if TYPE_CHECKING:
     Reader: TypeAlias = Callable[[Message, Permissions], Any]
 
 
-_LONGEST: Final = 4_000
-_LOOK: Final = 0.3
+_MAX_LENGTH: Final = 4_000
+_POLL_INTERVAL: Final = 0.3
 """Seconds between two looks whether a browser has come back."""
 _PASTE: Final = {
     "type": "object",
@@ -215,12 +215,12 @@ _PASTE: Final = {
 }
 
 
-class _Open(Struct, eq=False):
+class _OpenQuestion(Struct, eq=False):
     """A question that is asked now."""
 
     row: Message
     read: Reader
-    """Makes the answer of a message, or raises `Malformed`; gives `Wrong` where the user is to mend it."""
+    """Makes the answer of a message, or raises `Malformed`; gives `WrongAnswer` where the user is to mend it."""
     outcome: Future[Any]
 
 
@@ -234,14 +234,14 @@ class PanelQuestions:
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._numbers = itertools.count(1)
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
         """By id. Whoever pops one owns its outcome."""
 
     def can_ask(self, kind: QuestionKind) -> bool:
         """Whether a view would show such a question, and may answer it."""
         return any(view.can_answer(kind) for view in [*self._panel.views])
 
-    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
+    def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
         """Whether a view may answer such questions, and its answer comes through while the user waits in that place."""
         is_own = any(call is subject for call in [*self._panel.calls.values()])
         running = place is not None and not is_own
@@ -249,11 +249,11 @@ class PanelQuestions:
         carriers = [view.carrier for view in [*self._panel.views] if view.can_answer(kind)]
         return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
         """Ask a question; where a cell waits for it, it says so."""
-        return _Asking(self, kind, rests, place)
+        return _PanelQuestionHandle(self, kind, rests, place)
 
-    def wait_in(self, place: Place | None) -> WaitingLine | None:
+    def wait_in(self, place: WaitingCaller | None) -> WaitingLine | None:
         """Say in a cell that it waits for an answer in the panel."""
         wait = self._panel.surroundings.wait_for_panel
         return wait(place) if wait is not None and place is not None else None
@@ -276,7 +276,7 @@ class PanelQuestions:
             raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
         permissions.check_answer(asked.row["kind"])
         answer = asked.read(message, permissions)
-        if isinstance(answer, Wrong):
+        if isinstance(answer, WrongAnswer):
             return {"errors": answer.errors}
         self.close(asked, answer)
         return None
@@ -287,14 +287,14 @@ class PanelQuestions:
             if not self.can_ask(asked.row["kind"]):
                 self.close(asked, None)
 
-    def put(self, row: Message, read: Reader) -> _Open:
+    def put(self, row: Message, read: Reader) -> _OpenQuestion:
         """Show a question; from any thread."""
-        asked = _Open({**row, "id": f"q{next(self._numbers)}"}, read, Future())
+        asked = _OpenQuestion({**row, "id": f"q{next(self._numbers)}"}, read, Future())
         self._open[asked.row["id"]] = asked
         self._panel.host.loop.call(self._show, asked)
         return asked
 
-    def close(self, asked: _Open, answer: Any) -> None:
+    def close(self, asked: _OpenQuestion, answer: Any) -> None:
         """It is answered, or withdrawn by None; from any thread."""
         if self._open.pop(asked.row["id"], None) is not None:
             asked.outcome.set_result(answer)
@@ -304,12 +304,12 @@ class PanelQuestions:
             else:  # it is just being stopped, and must not start anew
                 withdraw(asked.row["id"])
 
-    def _show(self, asked: _Open) -> None:
+    def _show(self, asked: _OpenQuestion) -> None:
         if not asked.outcome.done():
             self._panel.shown.ask(asked.row)
 
 
-class _Asking:
+class _PanelQuestionHandle:
     """Asks one question. Each method blocks its thread.
 
     Args:
@@ -320,14 +320,14 @@ class _Asking:
     """
 
     def __init__(
-        self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object], place: Place | None
+        self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None
     ) -> None:
         self._questions = questions
         self._kind: QuestionKind = kind
         self._rests = rests
         self._place = place
         self._waiting: WaitingLine | None = None
-        self._asked: _Open | None = None
+        self._asked: _OpenQuestion | None = None
         self._is_withdrawn = False
 
     def can_ask(self) -> bool:
@@ -342,18 +342,18 @@ class _Asking:
         if self._asked is not None:
             self._questions.close(self._asked, None)
 
-    def fill(self, question: FormQuestion) -> Answer:
+    def fill(self, question: FormQuestion) -> ElicitationAnswer:
         """Have a form filled in a view."""
         row = {"type": "fill", "title": f"{_asker(question)} asks", "message": question.message}
         row |= {"schema": dict(question.schema)}
         schema = ToolSchema(question.schema, server=question.server, tool=question.tool or "")
         return self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
 
-    def visit(self, question: UrlQuestion) -> Answer:
+    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
         """Have an address visited."""
         row = {"type": "visit", "title": f"{_asker(question)} asks you to visit an address"}
         row |= {"message": question.message, "url": question.url, "domain": domain(question.url)}
-        return self._ask(question.server, row, lambda message, _: Answer(action_of(message)), CANCELLED)
+        return self._ask(question.server, row, lambda message, _: ElicitationAnswer(action_of(message)), CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
         """Have the user log in; wait for the browser, which may come before the user says so, or for the address."""
@@ -391,10 +391,10 @@ class _Asking:
                 return address
             message = f"{slip[0].upper()}{slip[1:]}. Paste the whole address that the browser ended at."
 
-    def _is_agreed(self, asked: _Open, redirected: Redirected | None) -> bool:
+    def _is_agreed(self, asked: _OpenQuestion, redirected: RedirectWaiter | None) -> bool:
         """Whether the user agrees; a browser that comes back says so as well."""
         while redirected is not None and not asked.outcome.done():
-            if redirected.wait(_LOOK):
+            if redirected.wait(_POLL_INTERVAL):
                 self._questions.close(asked, "accept")
         return asked.outcome.result() == "accept"
 
@@ -447,10 +447,10 @@ class _Asking:
         answer = self._put(server, row, read).outcome.result()
         return otherwise if answer is None else answer
 
-    def _put(self, server: str, row: Message, read: Reader) -> _Open:
+    def _put(self, server: str, row: Message, read: Reader) -> _OpenQuestion:
         shown = {
             "title": visible(row["title"]),
-            "message": visible(row["message"][:_LONGEST]),
+            "message": visible(row["message"][:_MAX_LENGTH]),
             "server": server,
             "kind": self._kind,
         }

@@ -54,8 +54,8 @@ __all__ = [
 ]
 
 
-_MOST_LINES = 500
-_MOST_CHARACTERS = 100_000
+_MAX_LINES = 500
+_MAX_CHARACTERS = 100_000
 """Of one batch."""
 _FLOODED = 0.3
 """Seconds between batches where one could not hold all: nobody reads thousands of lines a second."""
@@ -110,12 +110,12 @@ class LogReader:
         total = self._numbers.first(self._server, log) + log.total
         unread = log.total if self._last is None or self._last > total else total - self._last
         self._last = total
-        lines = log.tail(min(unread, _MOST_LINES))
+        lines = log.tail(min(unread, _MAX_LINES))
         shown: list[Message] = []
         size = 0
         for number, line in zip(range(total, 0, -1), reversed(lines), strict=False):
             size += len(line.text)
-            if size > _MOST_CHARACTERS:
+            if size > _MAX_CHARACTERS:
                 break
             text = visible(line.text)
             shown.append(
@@ -127,11 +127,11 @@ class LogReader:
 
 
 _MAX_PREVIEW_CHARACTERS = 50_000
-_LARGEST_HTML = 300_000
-_LARGEST_JSON = 100_000
-_LARGEST_IMAGE = 4_000_000
+_MAX_HTML = 300_000
+_MAX_JSON = 100_000
+_MAX_IMAGE = 4_000_000
 """Characters, of base64 as well."""
-_MOST_LINKS = 100
+_MAX_LINKS = 100
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
 
 
@@ -146,7 +146,7 @@ def preview(result: ToolResult | ResourceResult, variable: str | None) -> Messag
     image = _image(bundle)
     is_text = is_shown_as_text(result)
     html = None if is_text else bundle.get("text/html")
-    html = html if html is not None and len(html) <= _LARGEST_HTML else None
+    html = html if html is not None and len(html) <= _MAX_HTML else None
     text = result.text
     data = None if is_text else _small_json(result.data)
     shown = _head(text)
@@ -162,7 +162,7 @@ def prompt_preview(result: PromptResult, variable: str | None) -> Message:
     """The messages of a prompt. Arguments as for `preview`."""
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
     html = result._repr_mimebundle_()["text/html"] if _has_images([one.content for one in result.messages]) else None
-    html = html if html is not None and len(html) <= _LARGEST_HTML else None
+    html = html if html is not None and len(html) <= _MAX_HTML else None
     links = _links([one.content for one in result.messages])
     size = memoryview(result._raw).nbytes
     return _preview(_head(text), html, None, None, links, len(text) > _MAX_PREVIEW_CHARACTERS, size, variable)
@@ -204,7 +204,7 @@ def _image(bundle: dict[str, Any]) -> Message | None:
         import base64
 
         data = base64.b64encode(data.encode()).decode()
-    return {"mime": kind, "data": data} if len(data) <= _LARGEST_IMAGE else None
+    return {"mime": kind, "data": data} if len(data) <= _MAX_IMAGE else None
 
 
 def _small_json(data: Any) -> Any:
@@ -214,7 +214,7 @@ def _small_json(data: Any) -> Any:
     size = 0
     for piece in json.JSONEncoder(default=str).iterencode(data):
         size += len(piece)
-        if size > _LARGEST_JSON:
+        if size > _MAX_JSON:
             return None
     return shown_json(data)
 
@@ -224,7 +224,7 @@ def _has_images(parts: Sequence[Part]) -> bool:
 
 
 def _links(parts: Sequence[Part]) -> list[Message]:
-    links = [part for part in parts if isinstance(part, Link)][:_MOST_LINKS]
+    links = [part for part in parts if isinstance(part, Link)][:_MAX_LINKS]
     return [{"uri": visible(link.uri), "name": visible(link.title or link.name or link.uri)} for link in links]
 
 
@@ -266,10 +266,10 @@ def _title(verb: str, error: McpError) -> str:
     return "Log in" if verb == "start" and isinstance(error, AuthError) else verb.capitalize()
 
 
-_LONGEST_TEXT = 20_000
-_LONGEST_ABOUT = 2_000
+_MAX_TEXT = 20_000
+_MAX_ABOUT = 2_000
 """Characters of a description in a list of tools."""
-_MOST_FINDINGS = 20
+_MAX_FINDINGS = 20
 _BADGES: tuple[tuple[str, bool, str, str], ...] = (
     ("readOnlyHint", True, "only reads", "safe"),
     ("readOnlyHint", False, "changes things", "neutral"),
@@ -331,7 +331,7 @@ def call_row(call: Call[Any], where: str) -> Message:
     progress = call.progress
     shown = None
     if progress is not None:
-        message = visible(progress.message[:_LONGEST_ABOUT]) if progress.message else None
+        message = visible(progress.message[:_MAX_ABOUT]) if progress.message else None
         shown = {"progress": finite(progress.progress) or 0, "total": finite(progress.total), "message": message}
     return {
         "id": call.number,
@@ -371,13 +371,13 @@ def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: li
         "server": entry.server,
         "name": entry.name,
         "alias": entry.alias,
-        "title": _text(definition.title, _LONGEST_ABOUT),
-        "description": _text(definition.description, _LONGEST_ABOUT),
+        "title": _text(definition.title, _MAX_ABOUT),
+        "description": _text(definition.description, _MAX_ABOUT),
         "badges": badges,
         "decision": _decision(policy, entry, session),
         "disabled": policy.filters.forbidding(entry) is not None,
         "changed": host.guard.pinning.has_changed(session.rights.digest, entry.name),
-        "findings": findings[:_MOST_FINDINGS],
+        "findings": findings[:_MAX_FINDINGS],
     }
 
 
@@ -422,7 +422,7 @@ def _error(session: ServerSession) -> Message | None:
     return None
 
 
-def _text(text: str | None, longest: int = _LONGEST_TEXT) -> str | None:
+def _text(text: str | None, longest: int = _MAX_TEXT) -> str | None:
     if not text:
         return None
     return visible(text if len(text) <= longest else f"{text[:longest]}…")

@@ -15,7 +15,7 @@ import anywidget
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Unicode
 
-from ipymcp.panel.channels import CommCarrier
+from ipymcp.panel.channels import CommChannel
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class PanelWidget(anywidget.AnyWidget):
         super().__init__(library=_library()[0], server=server, asks=asks)
         widget: Any = self  # ipywidgets has no types
         self._tell = widget.send
-        self._carrier = CommCarrier(panel, lambda: widget.comm, widget.send)
+        self._carrier = CommChannel(panel, lambda: widget.comm, widget.send)
         widget.on_msg(self._heard)
         widget.comm.on_close(self._gone)
         panel.widgets.add(self)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
 from ipymcp.protocol import eras, jsonrpc, types
 from ipymcp.protocol.headers import Headers
-from ipymcp.protocol.input_rounds import Continuations, Rounds
-from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, Slot
+from ipymcp.protocol.input_rounds import InputRounds, ResponseInterceptors
+from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
 from ipymcp.protocol.listing import TOOLS, list_all
-from ipymcp.protocol.negotiation import Reopening, negotiate
-from ipymcp.protocol.server_requests import Answers, Pushes, Serving
-from ipymcp.protocol.subscriptions import Listener, Listening, Listenings, Notices
+from ipymcp.protocol.negotiation import SessionRecovery, negotiate
+from ipymcp.protocol.server_requests import RequestAnswers, ServerRequestDispatcher, UnexpectedRequests
+from ipymcp.protocol.subscriptions import Listener, ListenStream, ListenStreams, NotificationDispatcher
 from ipymcp.protocol.tasks import Tasks, takes_tasks
-from ipymcp.protocol.transports.base import NO_HEADERS, Message
+from ipymcp.protocol.transports.base import NO_HEADERS, OutboundMessage
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.server_requests import Responder
-    from ipymcp.protocol.transports.base import RequestId, Transport, Turn
+    from ipymcp.protocol.transports.base import ReadLease, RequestId, Transport
 
 __all__ = ["Client", "Listener"]
 
@@ -69,18 +69,20 @@ class Client:
         self._background = Background()
         self._clocks = Clocks()
         self._headers = Headers()
-        self._answers = Answers(responder, self._clocks)
-        self._serving = Serving(self._answers, self._background, self._respond, self._find, self.on_noise)
-        self._rounds = Rounds(self, self._answers, self._background)
-        self._reopening = Reopening(self, self._background)
-        self._pushes = Pushes(self._peer, listener)
-        self._listenings = Listenings(listener.noise)
-        self.task_slots: dict[str, Slot] = {}
+        self._answers = RequestAnswers(responder, self._clocks)
+        self._serving = ServerRequestDispatcher(
+            self._answers, self._background, self._respond, self._find, self.on_noise
+        )
+        self._rounds = InputRounds(self, self._answers, self._background)
+        self._reopening = SessionRecovery(self, self._background)
+        self._pushes = UnexpectedRequests(self._peer, listener)
+        self._listenings = ListenStreams(listener.noise)
+        self.task_slots: dict[str, PendingRequest] = {}
         """Calls that became tasks, by the task's id: a request of the server may name one."""
         self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
-        self._notices = Notices(listener, self._listenings, self._tasks.changed, self._cancelled)
+        self._notices = NotificationDispatcher(listener, self._listenings, self._tasks.changed, self._cancelled)
         self._lost: str | None = None
-        self.continuations = Continuations()
+        self.continuations = ResponseInterceptors()
         """Who goes on with answers that are no outcome yet."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
@@ -215,7 +217,7 @@ class Client:
             return tools
         return self._headers.learn(tools, self._listener.noise)
 
-    def call_tool(self, slot: Slot, name: str, arguments: bytes, *, as_task: bool = False) -> None:
+    def call_tool(self, slot: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a call, from any thread. The slot hears of progress and of the outcome.
 
         Args:
@@ -236,12 +238,12 @@ class Client:
         """Whether calls may be tasks: of this server in the handshake era, of any in the stateless era."""
         return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
 
-    def pick_up(self, slot: Slot, task: str) -> None:
+    def pick_up(self, slot: PendingRequest, task: str) -> None:
         """Follow a task by its id, from any thread, as the call that it was."""
         self._peer.open(slot, "tools/call")
         self._rounds.on_loop(self._tasks.pick_up, slot, task)
 
-    def leave(self, slot: Slot) -> str | None:
+    def leave(self, slot: PendingRequest) -> str | None:
         """Stop waiting for a call that has become a task, which goes on; from any thread.
 
         Returns:
@@ -250,7 +252,7 @@ class Client:
         task = self._tasks.leave(slot)
         return task if task is not None and self.give_up(slot, "left") else None
 
-    def ask(self, slot: Slot, method: str, body: bytes) -> None:
+    def ask(self, slot: PendingRequest, method: str, body: bytes) -> None:
         """Send a question, from any thread. The slot hears of the outcome, however many requests it takes.
 
         Args:
@@ -266,30 +268,30 @@ class Client:
         try:
             self._send_request(slot)
         except BaseException:
-            self._peer.take(slot)
+            self._peer.claim(slot)
             raise
-        if self._lost is not None and self._peer.take(slot):
+        if self._lost is not None and self._peer.claim(slot):
             raise ConnectionLost(self._lost)
 
-    def turn(self) -> Turn | None:
+    def turn(self) -> ReadLease | None:
         """The right to read in the calling thread, taken before a request is sent; None where it cannot be had."""
         return self._transport.turn()
 
-    def attend(self, slot: Slot, turn: Turn, seconds: float) -> None:
+    def read_directly(self, slot: PendingRequest, turn: ReadLease, seconds: float) -> None:
         """Read in the calling thread, for some seconds, what comes for this request."""
         turn.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
 
-    def _is_outcome(self, slot: Slot, line: bytes | bytearray) -> bool:
+    def _is_outcome(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
         """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
         return not slot.wants_task and self._peer.concerns(slot, line) and self.continuations.has_none(line)
 
-    def give_up(self, slot: Slot, reason: str) -> bool:
+    def give_up(self, slot: PendingRequest, reason: str) -> bool:
         """Stop waiting for a question and tell the server, from any thread.
 
         Returns:
             False if it was settled already: its outcome stands.
         """
-        if not self._peer.take(slot):
+        if not self._peer.claim(slot):
             return False
         if slot.retry is None:
             self.call_off(slot, reason)
@@ -297,7 +299,7 @@ class Client:
             self._rounds.withdraw(slot, reason)
         return True
 
-    def call_off(self, slot: Slot, reason: str) -> None:
+    def call_off(self, slot: PendingRequest, reason: str) -> None:
         """Tell the server that nobody waits for the request last sent for this slot."""
         if not self._reopening.is_open and self._reopening.drop(slot.id):
             return
@@ -311,14 +313,14 @@ class Client:
         frame = b'{"jsonrpc":"2.0","method":"%s"%s}' % (method.encode(), members)
         self._send(frame, "notification", None, method, self._headers_of(method))
 
-    def listen(self, wanted: Mapping[str, Any]) -> Listening:
+    def listen(self, wanted: Mapping[str, Any]) -> ListenStream:
         """Stateless era: subscribe, now.
 
         Args:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
         body = types.encode({"notifications": wanted})
-        listening = Listening(*jsonrpc.put(self.ask, "subscriptions/listen", body), wanted)
+        listening = ListenStream(*jsonrpc.put(self.ask, "subscriptions/listen", body), wanted)
         self._listenings.add(listening, self.give_up)
         return listening
 
@@ -329,13 +331,13 @@ class Client:
         def over(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
                 done.exception()
-            elif self._peer.take(slot):
+            elif self._peer.claim(slot):
                 self._transport.abort(slot.id)
 
         future.add_done_callback(over)
         return future
 
-    def _send_request(self, slot: Slot, extra: bytes = b"") -> None:
+    def _send_request(self, slot: PendingRequest, extra: bytes = b"") -> None:
         name, body = slot.name, slot.body
         headers = self._headers_of(slot.method, body, name)
         if name is not None:
@@ -349,7 +351,7 @@ class Client:
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
         if not self._reopening.is_open and slot.method != "initialize":
-            message = Message(frame, "request", slot.id, slot.method, headers)
+            message = OutboundMessage(frame, "request", slot.id, slot.method, headers)
             if self._reopening.hold(message):
                 return
         self._send(frame, "request", slot.id, slot.method, headers)
@@ -363,7 +365,7 @@ class Client:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         """Where every frame goes out."""
-        self._transport.send(Message(frame, kind, identifier, method, headers))
+        self._transport.send(OutboundMessage(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
         return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
@@ -381,7 +383,7 @@ class Client:
         if slot is None or not isinstance(error, RpcError) or not self.continuations.remedy(slot, error):
             self._peer.fail(identifier, error)
 
-    def expired(self, message: Message) -> None:
+    def expired(self, message: OutboundMessage) -> None:
         """The server has forgotten our session (called by the transport)."""
         self._reopening.expired(message)
 
@@ -425,7 +427,7 @@ class Client:
         with contextlib.suppress(ConnectionLost):
             self._send(frame, "response", identifier, "", self._headers_of(""))
 
-    def _find(self, task: str | None, carrier: RequestId | None) -> Slot | None:
+    def _find(self, task: str | None, carrier: RequestId | None) -> PendingRequest | None:
         slot = self.task_slots.get(task) if task is not None else None
         return slot or self._peer.slot(carrier)
 
@@ -434,31 +436,31 @@ class Client:
         listening = self._listenings.find(identifier)
         if self.era.kind == "handshake":
             self._serving.withdraw(identifier)
-        elif listening is not None and self._peer.take(listening.slot):
+        elif listening is not None and self._peer.claim(listening.slot):
             listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
     # -- questions of several requests --------------------------------------------------------------------------------
 
-    def renew(self, slot: Slot) -> bool:
+    def reassign_id(self, slot: PendingRequest) -> bool:
         """Give a question a new id; false if nobody waits for it any more."""
-        return self._peer.renew(slot)
+        return self._peer.reassign_id(slot)
 
-    def fail(self, slot: Slot, error: McpError) -> None:
+    def fail(self, slot: PendingRequest, error: McpError) -> None:
         """End a question, if somebody still waits for it."""
         self._peer.fail(slot.id, error)
 
-    def succeed(self, slot: Slot, result: Raw) -> None:
+    def succeed(self, slot: PendingRequest, result: Raw) -> None:
         """End a question well, if somebody still waits for it."""
         self._peer.succeed(slot.id, result)
 
-    def send_again(self, slot: Slot, extra: bytes) -> bool:
+    def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
         """Send a renewed question, with further members of its params; false if nobody waits for it any more."""
         if not self._peer.holds(slot):
             return False
         self._send_request(slot, extra)
         return True
 
-    def send_once_more(self, message: Message) -> None:
+    def send_once_more(self, message: OutboundMessage) -> None:
         """Send a request that was not accepted, if somebody still waits for it."""
         if self._peer.slot(message.id) is not None:
             headers = {**message.headers, **self._headers_of("")}
@@ -467,7 +469,7 @@ class Client:
             except ConnectionLost as error:
                 self.undelivered(message.id or 0, error)
 
-    def _renew_headers(self, slot: Slot, error: RpcError) -> bool:
+    def _renew_headers(self, slot: PendingRequest, error: RpcError) -> bool:
         """The server takes a call's headers for wrong: its tools may have changed. Looked up and tried again, once."""
         return slot.name is not None and self._rounds.mend(slot, self._look_up_headers())
 

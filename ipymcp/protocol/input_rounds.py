@@ -27,10 +27,10 @@ from ipymcp.protocol.server_requests import ROUND_METHODS
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from ipymcp.protocol.jsonrpc import Background, Slot
-    from ipymcp.protocol.server_requests import Answers
+    from ipymcp.protocol.jsonrpc import Background, PendingRequest
+    from ipymcp.protocol.server_requests import RequestAnswers
 
-__all__ = ["Asker", "Continuations", "MAX_ROUNDS", "Rounds"]
+__all__ = ["RoundClient", "ResponseInterceptors", "MAX_ROUNDS", "InputRounds"]
 
 
 _LARGE = 1 << 20
@@ -39,25 +39,25 @@ _ENDS = 1000
 _TOOL_ERROR = (b'"isError":true', b'"isError": true')
 
 
-class Continuations:
+class ResponseInterceptors:
     """Who goes on with which answer. Belongs to the loop."""
 
     def __init__(self) -> None:
-        self._results: dict[str, Callable[[Slot, Raw], None]] = {}
-        self._errors: dict[int, Callable[[Slot, RpcError], bool]] = {}
-        self._tool_error: Callable[[Slot, Raw], bool] | None = None
+        self._results: dict[str, Callable[[PendingRequest, Raw], None]] = {}
+        self._errors: dict[int, Callable[[PendingRequest, RpcError], bool]] = {}
+        self._tool_error: Callable[[PendingRequest, Raw], bool] | None = None
         self._words: tuple[bytes, ...] = ()
 
-    def on_result(self, result_type: str, handler: Callable[[Slot, Raw], None]) -> None:
+    def on_result(self, result_type: str, handler: Callable[[PendingRequest, Raw], None]) -> None:
         """Have answers of this `resultType` go to `handler`, which owns the slot: it fails or renews it."""
         self._results[result_type] = handler
         self._words = (*self._words, types.encode(result_type))
 
-    def on_error(self, code: int, handler: Callable[[Slot, RpcError], bool]) -> None:
+    def on_error(self, code: int, handler: Callable[[PendingRequest, RpcError], bool]) -> None:
         """Have errors of this code go to `handler`, which returns whether it failed or renewed the slot."""
         self._errors[code] = handler
 
-    def on_tool_error(self, handler: Callable[[Slot, Raw], bool]) -> None:
+    def on_tool_error(self, handler: Callable[[PendingRequest, Raw], bool]) -> None:
         """Have tools' own errors go to `handler`, which returns whether it failed or renewed the slot."""
         self._tool_error = handler
         self._words = (*self._words, *_TOOL_ERROR)
@@ -66,7 +66,7 @@ class Continuations:
         """Whether a result is certainly of no type that somebody goes on with; from any thread."""
         return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
 
-    def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+    def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Look at one answer; see `Intercept`."""
         if len(error):
             return self.remedy(slot, rpc_error(error))
@@ -84,7 +84,7 @@ class Continuations:
         handler(slot, result)
         return True
 
-    def remedy(self, slot: Slot, error: RpcError) -> bool:
+    def remedy(self, slot: PendingRequest, error: RpcError) -> bool:
         """Look at one refusal; true where it is dealt with."""
         handler = self._errors.get(error.code)
         return handler is not None and handler(slot, error)
@@ -104,27 +104,27 @@ MAX_ROUNDS = 10
 _ITS_FAULT = "a fault of the server"
 
 
-class Asker(Protocol):
+class RoundClient(Protocol):
     """Whose questions they are: the client."""
 
-    def renew(self, slot: Slot) -> bool:
+    def reassign_id(self, slot: PendingRequest) -> bool:
         """Give the question a new id; false if nobody waits for it any more."""
         ...
 
-    def send_again(self, slot: Slot, extra: bytes) -> bool:
+    def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
         """Send the question under its new id, with further members of its params; false if nobody waits for it."""
         ...
 
-    def fail(self, slot: Slot, error: McpError) -> None:
+    def fail(self, slot: PendingRequest, error: McpError) -> None:
         """End it."""
         ...
 
-    def call_off(self, slot: Slot, reason: str) -> None:
+    def call_off(self, slot: PendingRequest, reason: str) -> None:
         """Tell the server that nobody waits for its last request any more."""
         ...
 
 
-class Rounds:
+class InputRounds:
     """Sends questions again. Belongs to the loop, but for `withdraw`.
 
     Args:
@@ -133,13 +133,13 @@ class Rounds:
         background: Where it is gathered.
     """
 
-    def __init__(self, asker: Asker, answers: Answers, background: Background) -> None:
+    def __init__(self, asker: RoundClient, answers: RequestAnswers, background: Background) -> None:
         self._asker = asker
         self._answers = answers
         self._background = background
         self._loop = asyncio.get_running_loop()
 
-    def begin(self, slot: Slot, result: Raw) -> None:
+    def begin(self, slot: PendingRequest, result: Raw) -> None:
         """Act on an answer whose `resultType` is `input_required`."""
         retry = _retry_of(slot)
         retry.rounds += 1
@@ -156,15 +156,15 @@ class Rounds:
             return
         self.again(slot, self._gather(slot, requests, required.requestState))
 
-    def again(self, slot: Slot, prepare: Coroutine[Any, Any, bytes]) -> None:
+    def again(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
         """Send a question again once `prepare` has made the further members of its params."""
         retry = _retry_of(slot)
-        if self._asker.renew(slot):
+        if self._asker.reassign_id(slot):
             retry.work = self._background.spawn(self._send(slot, retry, prepare), f"ipymcp-round-{slot.id}")
         else:
             prepare.close()
 
-    def mend(self, slot: Slot, prepare: Coroutine[Any, Any, bytes]) -> bool:
+    def mend(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
         """As `again`, but once only for each question; false if that was tried."""
         retry = _retry_of(slot)
         if retry.headers_renewed:
@@ -174,23 +174,23 @@ class Rounds:
         self.again(slot, prepare)
         return True
 
-    def withdraw(self, slot: Slot, reason: str) -> None:
+    def withdraw(self, slot: PendingRequest, reason: str) -> None:
         """Nobody waits for it any more; from any thread. The wire's order is the loop's affair."""
         self.on_loop(self._withdraw, slot, reason)
 
-    def on_loop(self, function: Callable[[Slot, str], None], slot: Slot, text: str) -> None:
+    def on_loop(self, function: Callable[[PendingRequest, str], None], slot: PendingRequest, text: str) -> None:
         """Have something done for a slot on the loop, soon; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is gone, and the connection with it
             self._loop.call_soon_threadsafe(function, slot, text)
 
-    def _withdraw(self, slot: Slot, reason: str) -> None:
+    def _withdraw(self, slot: PendingRequest, reason: str) -> None:
         assert slot.retry is not None
         if slot.retry.work is None:
             self._asker.call_off(slot, reason)
         else:
             slot.retry.work.cancel()
 
-    async def _send(self, slot: Slot, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
+    async def _send(self, slot: PendingRequest, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
         try:
             if self._asker.send_again(slot, await prepare):
                 retry.work = None
@@ -200,7 +200,7 @@ class Rounds:
             self._asker.fail(slot, CallError(f"failed by a fault of ipymcp: {error!r}"))
             raise
 
-    async def answers_to(self, slot: Slot, requests: Mapping[str, Raw]) -> dict[str, Raw]:
+    async def answers_to(self, slot: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
         """The answers to what a server asks for, by key.
 
         Raises:
@@ -224,7 +224,7 @@ class Rounds:
             checked.append(_Request(key, request.method, params))
         return checked
 
-    async def _gather(self, slot: Slot, requests: list[_Request], state: Raw) -> bytes:
+    async def _gather(self, slot: PendingRequest, requests: list[_Request], state: Raw) -> bytes:
         members: list[bytes] = []
         if requests:
             responses = await self._answer(slot, requests)
@@ -233,7 +233,7 @@ class Rounds:
             members.append(b'"requestState":%s' % bytes(state))
         return b",".join(members)
 
-    async def _answer(self, slot: Slot, requests: list[_Request]) -> dict[str, Raw]:
+    async def _answer(self, slot: PendingRequest, requests: list[_Request]) -> dict[str, Raw]:
         try:
             self._answers.reserve(len(requests))
         except RpcError as error:
@@ -280,7 +280,7 @@ def _read(result: Raw) -> _InputRequired:
     return required
 
 
-def _retry_of(slot: Slot) -> Retry:
+def _retry_of(slot: PendingRequest) -> Retry:
     if slot.retry is None:
         slot.retry = Retry()
     return slot.retry

@@ -34,7 +34,7 @@ __all__ = [
     "Intercept",
     "Peer",
     "Retry",
-    "Slot",
+    "PendingRequest",
     "TaskState",
     "excerpt",
     "find_id",
@@ -67,10 +67,10 @@ class Clocks:
     """The timeouts of one connection's requests. Belongs to the loop."""
 
     def __init__(self) -> None:
-        self._running: dict[Slot, _Clock] = {}
+        self._running: dict[PendingRequest, _Clock] = {}
 
     @contextlib.asynccontextmanager
-    async def limit(self, slot: Slot, seconds: float | None) -> AsyncGenerator[None]:
+    async def limit(self, slot: PendingRequest, seconds: float | None) -> AsyncGenerator[None]:
         """As `asyncio.timeout`, for as long as nothing holds the slot's clock.
 
         Raises:
@@ -84,7 +84,7 @@ class Clocks:
                 del self._running[slot]
 
     @contextlib.contextmanager
-    def held(self, slot: Slot | None) -> Generator[None]:
+    def held(self, slot: PendingRequest | None) -> Generator[None]:
         """Hold the clock of one request, or of all where it is not known which one the server asks for."""
         clocks = [clock for of, clock in self._running.items() if slot is None or of is slot]
         for clock in clocks:
@@ -124,7 +124,7 @@ _NULL, _ABSENT = Raw(b"null"), Raw()
 _ITS_FAULT = "a fault of the server; its log has the line"
 
 
-class Slot:
+class PendingRequest:
     """One question of ours and, once settled, what became of it.
 
     `deliver` is called, on whichever thread it happens, with each `wire.Progress` and in the end once with None, when
@@ -164,7 +164,7 @@ class Slot:
 class Intercept(Protocol):
     """Looks at an answer before it settles its slot."""
 
-    def __call__(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+    def __call__(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """True where it settled or renewed the slot itself: the answer is dealt with."""
         ...
 
@@ -191,7 +191,7 @@ class Peer:
     def __init__(self, handler: Handler, session_tag: str) -> None:
         self.session_tag = session_tag
         self._handler = handler
-        self._slots: dict[int | str | float, Slot] = {}
+        self._slots: dict[int | str | float, PendingRequest] = {}
         self._next_id = itertools.count(1).__next__
         self._given_up: deque[int | str | float] = deque(maxlen=256)
         """The last requests nobody waits for any more: a late answer to one of them is nothing to speak of."""
@@ -202,26 +202,26 @@ class Peer:
         """How many requests are in flight."""
         return len(self._slots)
 
-    def open(self, slot: Slot, method: str) -> int:
+    def open(self, slot: PendingRequest, method: str) -> int:
         """Register a request, before it is sent, and give it its id."""
         slot.id = identifier = self._next_id()
         slot.method = method
         self._slots[identifier] = slot
         return identifier
 
-    def holds(self, slot: Slot) -> bool:
+    def holds(self, slot: PendingRequest) -> bool:
         """Whether it still waits for its outcome."""
         return self._slots.get(slot.id) is slot
 
-    def slot(self, identifier: int | str | float | None) -> Slot | None:
+    def slot(self, identifier: int | str | float | None) -> PendingRequest | None:
         """The request in flight that has this id."""
         return self._slots.get(identifier) if identifier is not None else None
 
-    def waiting(self) -> list[Slot]:
+    def waiting(self) -> list[PendingRequest]:
         """All requests in flight, oldest first."""
         return list(self._slots.values())
 
-    def renew(self, slot: Slot) -> bool:
+    def reassign_id(self, slot: PendingRequest) -> bool:
         """Give it a new id, under which it is to be sent again. False if somebody else has settled it or given it up.
 
         At no moment is it under neither id, so that `take` always finds it; who takes it meanwhile keeps it.
@@ -234,7 +234,7 @@ class Peer:
         self._slots.pop(new, None)
         return False
 
-    def take(self, slot: Slot) -> bool:
+    def claim(self, slot: PendingRequest) -> bool:
         """Give the request up. True if it was still in flight: its outcome is the caller's to set."""
         identifier = slot.id
         while self._slots.pop(identifier, None) is None:
@@ -265,7 +265,7 @@ class Peer:
         for identifier in list(self._slots):
             self.fail(identifier, error())
 
-    def concerns(self, slot: Slot, line: bytes | bytearray) -> bool:
+    def concerns(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
         """Whether a line is this request's result or progress and nothing else."""
         try:
             message = types.read_envelope(line)
@@ -350,7 +350,7 @@ class Peer:
     def _receive_garbage(self, line: bytes | bytearray, error: ValueError) -> None:
         """Not JSON, or not JSON-RPC. If it was meant as somebody's answer, that call fails now rather than hangs."""
         identifier = find_id(line[:4096], line[-4096:])
-        if identifier is not None and isinstance(error, types.NotJson):
+        if identifier is not None and isinstance(error, types.InvalidJson):
             failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_ITS_FAULT)
             if self.fail(identifier, failure):
                 self._handler.on_noise(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
@@ -392,7 +392,9 @@ def rpc_error(raw: Raw) -> RpcError:
     return RpcError(error.message or "the server refused", code=error.code, data=data)
 
 
-def put(ask: Callable[[Slot, str, bytes], None], method: str, body: bytes) -> tuple[Slot, asyncio.Future[Raw]]:
+def put(
+    ask: Callable[[PendingRequest, str, bytes], None], method: str, body: bytes
+) -> tuple[PendingRequest, asyncio.Future[Raw]]:
     """Put a question.
 
     Args:
@@ -413,7 +415,7 @@ def put(ask: Callable[[Slot, str, bytes], None], method: str, body: bytes) -> tu
         elif slot.result is not None:
             future.set_result(slot.result)
 
-    slot = Slot(deliver)
+    slot = PendingRequest(deliver)
     ask(slot, method, body)
     return slot, future
 
@@ -434,7 +436,7 @@ _POLL, _QUICKEST, _SLOWEST = 1.0, 0.05, 10.0
 """Seconds between two questions: where the server does not say, and what it may say."""
 
 
-_LONGEST_SHOWN = 200
+_MAX_SHOWN = 200
 
 
 class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
@@ -465,7 +467,7 @@ class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
     def _shown_message(self) -> str:
         """The message with its secrets masked: only what is whole is known for one, so before it is cut."""
         message = one_line(self.message or "")
-        return message if len(message) <= _LONGEST_SHOWN else f"{message[:_LONGEST_SHOWN]}…"
+        return message if len(message) <= _MAX_SHOWN else f"{message[:_MAX_SHOWN]}…"
 
     @property
     def interval(self) -> float:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Listed",
-    "Listing",
+    "ListMethod",
     "PROMPTS",
     "RESOURCES",
     "Read",
@@ -43,7 +43,7 @@ MAX_PAGES = 1000
 METHOD_NOT_FOUND = -32601
 
 
-class Listing(NamedTuple, Generic[T]):
+class ListMethod(NamedTuple, Generic[T]):
     """A list that servers have."""
 
     method: str
@@ -54,12 +54,12 @@ class Listing(NamedTuple, Generic[T]):
     noun: str
 
 
-TOOLS = Listing("tools/list", "tools", types.ListToolsResult, types.ToolDefinition, "tool")
-RESOURCES = Listing("resources/list", "resources", types.ListResourcesResult, types.ResourceDefinition, "resource")
-TEMPLATES = Listing(
+TOOLS = ListMethod("tools/list", "tools", types.ListToolsResult, types.ToolDefinition, "tool")
+RESOURCES = ListMethod("resources/list", "resources", types.ListResourcesResult, types.ResourceDefinition, "resource")
+TEMPLATES = ListMethod(
     "resources/templates/list", "resources", types.ListTemplatesResult, types.TemplateDefinition, "template"
 )
-PROMPTS = Listing("prompts/list", "prompts", types.ListPromptsResult, types.PromptDefinition, "prompt")
+PROMPTS = ListMethod("prompts/list", "prompts", types.ListPromptsResult, types.PromptDefinition, "prompt")
 
 
 class Listed(NamedTuple, Generic[T]):
@@ -70,7 +70,7 @@ class Listed(NamedTuple, Generic[T]):
     """Seconds for which it is fresh, by the page that goes stale first; None where the server does not say."""
 
 
-async def list_all(client: Client, listing: Listing[T], *, timeout: float | None) -> Listed[T]:
+async def list_all(client: Client, listing: ListMethod[T], *, timeout: float | None) -> Listed[T]:
     """All pages of a list; a repeated cursor or 1,000 pages end it. A server that knows no such list has an empty one.
 
     Raises:
@@ -107,7 +107,7 @@ async def list_all(client: Client, listing: Listing[T], *, timeout: float | None
     return Listed(items, ttl)
 
 
-def _items(client: Client, listing: Listing[T], raws: list[Raw]) -> list[T]:
+def _items(client: Client, listing: ListMethod[T], raws: list[Raw]) -> list[T]:
     found: list[T] = []
     for raw in raws:
         try:

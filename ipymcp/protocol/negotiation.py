@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.jsonrpc import Background
-    from ipymcp.protocol.transports.base import Message, RequestId
+    from ipymcp.protocol.transports.base import OutboundMessage, RequestId
 
-__all__ = ["EraChoice", "Reopening", "SessionOwner", "Settled", "negotiate", "shaped"]
+__all__ = ["EraChoice", "SessionRecovery", "SessionOwner", "Settled", "negotiate", "shaped"]
 
 
 EraChoice = Literal["auto", "legacy", "modern"]
@@ -232,12 +232,12 @@ class SessionOwner(Protocol):
         """End one request."""
         ...
 
-    def send_once_more(self, message: Message) -> None:
+    def send_once_more(self, message: OutboundMessage) -> None:
         """Send a request again, if somebody still waits for it."""
         ...
 
 
-class Reopening:
+class SessionRecovery:
     """Opens a forgotten session again. Belongs to the loop, but for `hold` and `drop`.
 
     Args:
@@ -250,13 +250,13 @@ class Reopening:
         self._background = background
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._held: dict[RequestId, Message] = {}
+        self._held: dict[RequestId, OutboundMessage] = {}
         self._resent: deque[RequestId] = deque(maxlen=256)
         self._is_opening = False
         self.is_open = True
         """Where it is not, what is sent now would belong to no session: `hold` it."""
 
-    def expired(self, message: Message) -> None:
+    def expired(self, message: OutboundMessage) -> None:
         """The server knows the session of this message no more and did not accept it.
 
         A notification or a response meant something to the old session only.
@@ -273,7 +273,7 @@ class Reopening:
         self.is_open = False
         self._open()
 
-    def hold(self, message: Message) -> bool:
+    def hold(self, message: OutboundMessage) -> bool:
         """Keep a request until the session is open; from any thread. False if it is open already."""
         with self._lock:
             if self.is_open or message.id is None:
@@ -309,7 +309,7 @@ class Reopening:
         for message in self._end(is_open=False):
             self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=hint))
 
-    def _end(self, *, is_open: bool) -> list[Message]:
+    def _end(self, *, is_open: bool) -> list[OutboundMessage]:
         with self._lock:
             held, self._held = list(self._held.values()), {}
             self._is_opening, self.is_open = False, is_open

@@ -27,19 +27,19 @@ from ipymcp.protocol.types import is_object
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, Slot
+    from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
     from ipymcp.protocol.subscriptions import Listener
 
 __all__ = [
-    "Answers",
+    "RequestAnswers",
     "CAPABILITIES",
     "HandshakeNeeded",
     "MAX_ASKED",
     "METHOD_NOT_FOUND",
-    "Pushes",
+    "UnexpectedRequests",
     "ROUND_METHODS",
     "Responder",
-    "Serving",
+    "ServerRequestDispatcher",
 ]
 
 
@@ -59,7 +59,7 @@ class Responder(Protocol):
         """What to declare now, as `ClientCapabilities`: `elicitation`, `sampling`, `roots`, `extensions`."""
         ...
 
-    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
         """The result for one request of the server. Runs in a task of its own; may take as long as the user.
 
         Args:
@@ -73,7 +73,7 @@ class Responder(Protocol):
         ...
 
 
-class Answers:
+class RequestAnswers:
     """One connection's answers: what was declared, what is allowed, how many at a time.
 
     Args:
@@ -129,7 +129,7 @@ class Answers:
         if (request.tools is not None or request.toolChoice is not None) and "tools" not in self.declared["sampling"]:
             raise ValueError("tools, which were not declared")
 
-    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> Raw:
+    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> Raw:
         """The result, as JSON, for a request that `check` let through. Its asker's clock stands still meanwhile.
 
         Raises:
@@ -206,7 +206,7 @@ class _Sampling(Struct):
 _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
-class Serving:
+class ServerRequestDispatcher:
     """Answers a server's requests. Belongs to the loop.
 
     Args:
@@ -219,10 +219,10 @@ class Serving:
 
     def __init__(
         self,
-        answers: Answers,
+        answers: RequestAnswers,
         background: Background,
         respond: Callable[[int | str | float, str, Raw], None],
-        find: Callable[[str | None, int | str | float | None], Slot | None],
+        find: Callable[[str | None, int | str | float | None], PendingRequest | None],
         noise: Callable[[str], None],
     ) -> None:
         self._answers = answers
@@ -280,7 +280,7 @@ class Serving:
         self._answers.release()
 
     async def _answer(
-        self, identifier: int | str | float, method: str, params: dict[str, Any], slot: Slot | None
+        self, identifier: int | str | float, method: str, params: dict[str, Any], slot: PendingRequest | None
     ) -> None:
         try:
             result = await self._answers.answer(method, params, slot)
@@ -309,7 +309,7 @@ _NO_CHANNEL = re.compile(
     r"|\bserver[- ](?:initiated|to[- ]client) requests?\b.{0,60}\b(?:unavailable|not (?:available|supported|possible))",
     re.IGNORECASE | re.DOTALL,
 )
-_LONGEST = 1000
+_MAX_LENGTH = 1000
 """Characters of an SDK's refusal, with what a server puts before it."""
 
 
@@ -327,7 +327,7 @@ class HandshakeNeeded(CallError):
         self.is_reopening = is_reopening
 
 
-class Pushes:
+class UnexpectedRequests:
     """What is done about them. Belongs to the loop.
 
     Args:
@@ -351,26 +351,26 @@ class Pushes:
         what = f"asked for {method} without a handshake"
         self._fail(meant, f"the server {what}", f"it {what.replace('asked', 'asks')}")
 
-    def error(self, slot: Slot, error: RpcError) -> bool:
+    def error(self, slot: PendingRequest, error: RpcError) -> bool:
         """An answer -32600: false if it is about something else."""
-        if not _NO_CHANNEL.search(error.message[:_LONGEST]):
+        if not _NO_CHANNEL.search(error.message[:_MAX_LENGTH]):
             return False
         self._fail([slot], error.message, "it asks for something without a handshake")
         return True
 
-    def tool_error(self, slot: Slot, result: Raw) -> bool:
+    def tool_error(self, slot: PendingRequest, result: Raw) -> bool:
         """A tool's own error: false if it is about something else."""
         try:
             texts = [block.text for block in types.decode(result, _ToolError).content]
         except ValueError:
             return False
         text = " ".join(texts)
-        if len(text) > _LONGEST or not _NO_CHANNEL.search(text):
+        if len(text) > _MAX_LENGTH or not _NO_CHANNEL.search(text):
             return False
         self._fail([slot], text, "it asks for something without a handshake")
         return True
 
-    def _fail(self, slots: list[Slot], message: str, reason: str) -> None:
+    def _fail(self, slots: list[PendingRequest], message: str, reason: str) -> None:
         if self.may_reopen:  # first: a call that fails now may be made again at once
             self._listener.wants_handshake(reason)
         for slot in slots:

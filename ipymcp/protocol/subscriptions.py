@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from ipymcp.protocol.jsonrpc import Slot
+    from ipymcp.protocol.jsonrpc import PendingRequest
 
-__all__ = ["Listener", "Listening", "Listenings", "Notices", "announces", "changing_lists"]
+__all__ = ["Listener", "ListenStream", "ListenStreams", "NotificationDispatcher", "announces", "changing_lists"]
 
 
 class Listener(Protocol):
@@ -80,7 +80,7 @@ _IGNORED = frozenset(
 )
 
 
-class Notices:
+class NotificationDispatcher:
     """Hands each notification to whom it concerns.
 
     Args:
@@ -93,7 +93,7 @@ class Notices:
     def __init__(
         self,
         listener: Listener,
-        listenings: Listenings,
+        listenings: ListenStreams,
         task_changed: Callable[[str], None],
         cancelled: Callable[[int | str], None],
     ) -> None:
@@ -172,7 +172,7 @@ def announces(capabilities: Mapping[str, Any], kind: str) -> bool:
     return is_object(declared) and bool(declared.get("listChanged"))
 
 
-class Listening:
+class ListenStream:
     """One `subscriptions/listen`.
 
     Attributes:
@@ -181,14 +181,14 @@ class Listening:
         acknowledged: The URIs of the resources that the server will tell of, once it has said so.
     """
 
-    def __init__(self, slot: Slot, ended: asyncio.Future[Raw], wanted: Mapping[str, Any]) -> None:
+    def __init__(self, slot: PendingRequest, ended: asyncio.Future[Raw], wanted: Mapping[str, Any]) -> None:
         self.slot = slot
         self.wanted = wanted
         self.ended = ended
         self.acknowledged: asyncio.Future[frozenset[str]] = ended.get_loop().create_future()
 
 
-class Listenings:
+class ListenStreams:
     """Those that are open on one connection.
 
     Args:
@@ -197,9 +197,9 @@ class Listenings:
 
     def __init__(self, noise: Callable[[str], None]) -> None:
         self._noise = noise
-        self._open: dict[int, Listening] = {}
+        self._open: dict[int, ListenStream] = {}
 
-    def add(self, listening: Listening, give_up: Callable[[Slot, str], object]) -> None:
+    def add(self, listening: ListenStream, give_up: Callable[[PendingRequest, str], object]) -> None:
         """Keep one until it ends; `give_up` tells the server when it is cancelled."""
         self._open[listening.slot.id] = listening
 
@@ -212,7 +212,7 @@ class Listenings:
 
         listening.ended.add_done_callback(over)
 
-    def find(self, identifier: object) -> Listening | None:
+    def find(self, identifier: object) -> ListenStream | None:
         """The one of this request id."""
         return self._open.get(identifier) if isinstance(identifier, int) else None
 

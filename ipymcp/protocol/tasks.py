@@ -23,13 +23,13 @@ from ipymcp.protocol.types import is_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.input_rounds import Rounds
-    from ipymcp.protocol.jsonrpc import Background, Slot
+    from ipymcp.protocol.input_rounds import InputRounds
+    from ipymcp.protocol.jsonrpc import Background, PendingRequest
 
-__all__ = ["EXTENSION", "TaskAsker", "Tasks", "takes_tasks"]
+__all__ = ["EXTENSION", "TaskClient", "Tasks", "takes_tasks"]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 """Seconds for the answer to one of them."""
 _FAILURES = 5
 """So many questions in a row may fail on the way."""
@@ -40,22 +40,22 @@ class _Created(Struct):
     task: TaskState
 
 
-class TaskAsker(Protocol):
+class TaskClient(Protocol):
     """Whose tasks they are: the client."""
 
     async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
         """Ask, and wait for the answer."""
         ...
 
-    def renew(self, slot: Slot) -> bool:
+    def reassign_id(self, slot: PendingRequest) -> bool:
         """Give a question a new id; false if nobody waits for it any more."""
         ...
 
-    def fail(self, slot: Slot, error: McpError) -> None:
+    def fail(self, slot: PendingRequest, error: McpError) -> None:
         """End a question."""
         ...
 
-    def succeed(self, slot: Slot, result: Raw) -> None:
+    def succeed(self, slot: PendingRequest, result: Raw) -> None:
         """End it well."""
         ...
 
@@ -78,7 +78,9 @@ class Tasks:
         slots: By task: a request of the server may name one.
     """
 
-    def __init__(self, asker: TaskAsker, rounds: Rounds, background: Background, slots: dict[str, Slot]) -> None:
+    def __init__(
+        self, asker: TaskClient, rounds: InputRounds, background: Background, slots: dict[str, PendingRequest]
+    ) -> None:
         self._asker = asker
         self._rounds = rounds
         self._background = background
@@ -87,7 +89,7 @@ class Tasks:
         self._news: dict[str, asyncio.Event] = {}
         self.is_stateless = True
 
-    def intercept(self, slot: Slot, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+    def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Handshake era: look at one answer; see `Intercept`."""
         if not slot.wants_task or not len(result):
             return False
@@ -98,7 +100,7 @@ class Tasks:
         self._follow(slot, created.task)
         return True
 
-    def begin(self, slot: Slot, result: Raw) -> None:
+    def begin(self, slot: PendingRequest, result: Raw) -> None:
         """Stateless era: act on an answer whose `resultType` is `task`."""
         try:
             if slot.method != "tools/call":
@@ -112,11 +114,11 @@ class Tasks:
             return
         self._follow(slot, state)
 
-    def pick_up(self, slot: Slot, identifier: str) -> None:
+    def pick_up(self, slot: PendingRequest, identifier: str) -> None:
         """Follow a task that was begun at some other time."""
         self._follow(slot, TaskState(identifier), is_known=False)
 
-    def leave(self, slot: Slot) -> str | None:
+    def leave(self, slot: PendingRequest) -> str | None:
         """Before a call is given up: its task is to go on, unwatched. None where it is no task."""
         if slot.task is not None:
             self._left.add(slot.task.id)
@@ -128,8 +130,8 @@ class Tasks:
         if identifier in self._news:
             self._news[identifier].set()
 
-    def _follow(self, slot: Slot, state: TaskState, *, is_known: bool = True) -> None:
-        if not self._asker.renew(slot):
+    def _follow(self, slot: PendingRequest, state: TaskState, *, is_known: bool = True) -> None:
+        if not self._asker.reassign_id(slot):
             if is_known:
                 self._background.spawn(self._cancel(state.id), f"ipymcp-cancel-{slot.id}")
             return
@@ -137,7 +139,7 @@ class Tasks:
         slot.retry = slot.retry or Retry()
         slot.retry.work = self._background.spawn(self._run(slot, state, is_known), f"ipymcp-task-{slot.id}")
 
-    async def _run(self, slot: Slot, state: TaskState, is_known: bool) -> None:
+    async def _run(self, slot: PendingRequest, state: TaskState, is_known: bool) -> None:
         """From the task's creation to its end, or to that of anybody's interest in it."""
         identifier = state.id
         self._slots[identifier] = slot
@@ -165,14 +167,14 @@ class Tasks:
     async def _cancel(self, identifier: str) -> None:
         """Tell the server; it may not listen, or have ended it already."""
         with contextlib.suppress(McpError):
-            await self._asker.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_PATIENCE)
+            await self._asker.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
 
 
 class _Watch:
     """Following one task."""
 
     def __init__(
-        self, asker: TaskAsker, rounds: Rounds, slot: Slot, news: asyncio.Event, *, is_stateless: bool
+        self, asker: TaskClient, rounds: InputRounds, slot: PendingRequest, news: asyncio.Event, *, is_stateless: bool
     ) -> None:
         self._asker = asker
         self._rounds = rounds
@@ -211,7 +213,7 @@ class _Watch:
                 failures += 1
                 if failures > _FAILURES:
                     raise
-                await asyncio.sleep(min((isinstance(error, HttpError) and error.retry_after) or _POLL, _PATIENCE))
+                await asyncio.sleep(min((isinstance(error, HttpError) and error.retry_after) or _POLL, _TIMEOUT))
 
     async def _advance(self, state: TaskState) -> bool:
         """What its status calls for. True once the call is settled."""
@@ -262,11 +264,11 @@ class _Watch:
             self.refused = True
             raise
         body = types.encode({"taskId": identifier, "inputResponses": responses})
-        await self._asker.request("tasks/update", body, timeout=_PATIENCE)
+        await self._asker.request("tasks/update", body, timeout=_TIMEOUT)
 
     async def _ask(self, identifier: str) -> TaskState:
         try:
-            raw = await self._asker.request("tasks/get", types.encode({"taskId": identifier}), timeout=_PATIENCE)
+            raw = await self._asker.request("tasks/get", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
         except RpcError as error:
             error.message, error.hint = (
                 f"its task {identifier} cannot be followed: {error.message}",

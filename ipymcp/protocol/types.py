@@ -33,7 +33,7 @@ __all__ = [
     "ListTemplatesResult",
     "ListToolsResult",
     "LogMessage",
-    "NotJson",
+    "InvalidJson",
     "Page",
     "Progress",
     "PromptArgument",
@@ -68,7 +68,7 @@ RequestId = int | str
 T = TypeVar("T")
 
 
-class NotJson(ValueError):
+class InvalidJson(ValueError):
     """Not JSON, not even leniently read."""
 
 
@@ -301,9 +301,9 @@ def _loads_leniently(data: bytes) -> Any:
     try:
         return replace_surrogates(json.loads(text, parse_int=_integer))
     except json.JSONDecodeError as error:
-        raise NotJson(f"{error.msg} at character {error.pos + 1:,}") from error
+        raise InvalidJson(f"{error.msg} at character {error.pos + 1:,}") from error
     except RecursionError as error:
-        raise NotJson("nested too deeply") from error
+        raise InvalidJson("nested too deeply") from error
 
 
 def _integer(digits: str) -> int | float:

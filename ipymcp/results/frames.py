@@ -24,8 +24,8 @@ __all__ = ["Record", "find_records", "find_rows", "read_literal", "to_frame"]
 
 Record = dict[str, Any]
 _DELIMITERS = ",\t;|"
-_LONGEST_LITERAL = 1_000_000
-_DEEPEST_LITERAL = 20
+_MAX_LITERAL = 1_000_000
+_MAX_LITERAL_DEPTH = 20
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
 _BRACKET = re.compile(r"[\[\](){}]")
 _OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%@|&^<>=](?<!\de[-+])(?<!\dE[-+])")
@@ -193,13 +193,13 @@ def read_literal(text: str) -> Any:
     no chains of operators.
     """
     text = text.strip()
-    if not text.startswith(("[", "{")) or len(text) > _LONGEST_LITERAL:
+    if not text.startswith(("[", "{")) or len(text) > _MAX_LITERAL:
         return None
     bare = _STRING.sub("''", text)
     depth = 0
     for bracket in _BRACKET.findall(bare):
         depth += 1 if bracket in "[{(" else -1
-        if not 0 <= depth <= _DEEPEST_LITERAL:
+        if not 0 <= depth <= _MAX_LITERAL_DEPTH:
             return None
     if _OPERATORS.search(bare):
         return None

@@ -34,12 +34,12 @@ _SHORT = (10, 1_000)
 _LONG = (200, 20_000)
 """Lines and characters of text in a cell."""
 _SHORT_LINE = 80
-_LONGEST_MARKDOWN = 50_000
-_LARGEST_JSON = 200_000
-_LARGEST_MEDIA = 10_000_000
+_MAX_MARKDOWN = 50_000
+_MAX_JSON = 200_000
+_MAX_MEDIA = 10_000_000
 """Characters of base64 in one display; what is over it is named instead."""
 _ROWS = _COLUMNS = 20
-_DEEPEST_WRAPPING = 4
+_MAX_WRAPPING_DEPTH = 4
 # JupyterLab breaks the lines of a <pre> in the middle of words.
 _BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
 _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
@@ -66,7 +66,7 @@ def short(result: Answer, head: str) -> str:
 def captioned(parts: Iterable[tuple[str, Part]]) -> str:
     """Parts as HTML, a caption over each; what cannot be shown is named."""
     out: list[str] = []
-    budget = _LARGEST_MEDIA
+    budget = _MAX_MEDIA
     for caption, part in parts:
         size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
         out.append(f"<div><b>{escaped(caption)}</b></div>")
@@ -93,7 +93,7 @@ def is_shown_as_text(result: Answer) -> bool:
 
 def _repeats(data: Any, text: str) -> bool:
     """Whether the only value in the data, however it is wrapped, is the text."""
-    for _ in range(_DEEPEST_WRAPPING):
+    for _ in range(_MAX_WRAPPING_DEPTH):
         if isinstance(data, str):
             return data.strip() == text.strip()
         members = list(data.values()) if is_object(data) else data
@@ -163,7 +163,7 @@ def _rich(result: Answer, is_markdown: bool | None) -> dict[str, Any]:
     if not is_shown_as_text(result):
         return _table(result) or _json(result.data)
     text = result.text
-    if len(text) <= _LONGEST_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
+    if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
     return {"text/html": _wrap(_pre(text) + _warnings(result))} if text.strip() else {}
 
@@ -174,7 +174,7 @@ def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
     try:
         for piece in json.JSONEncoder(allow_nan=False).iterencode(data):
             size += len(piece)
-            if size > _LARGEST_JSON:
+            if size > _MAX_JSON:
                 return {}
     except ValueError:
         return {}
@@ -249,9 +249,9 @@ def _media(result: Answer) -> dict[str, Any]:
     if len(result.content) == 1 and not result.warnings:
         part = result.content[0]
         image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
-        if image is not None and len(image.base64) <= _LARGEST_MEDIA and (shown := image_bundle(image)):
+        if image is not None and len(image.base64) <= _MAX_MEDIA and (shown := image_bundle(image)):
             return shown
-    budget = _LARGEST_MEDIA
+    budget = _MAX_MEDIA
     out: list[str] = []
     for part in result.content:
         size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.argument_checks import shown
 from ipymcp.errors import UnknownName
-from ipymcp.results.tables import Listing, Table
+from ipymcp.results.tables import Table, TableView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["KeptResults"]
 
-_MOST = 50
-_MOST_BYTES = 200_000_000
+_MAX_COUNT = 50
+_MAX_BYTES = 200_000_000
 
 
-class KeptResults(Listing):
+class KeptResults(TableView):
     """Results by number: `mcp.results[7]`. The latest 50 are kept, and at most 200 MB of them but the last."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class KeptResults(Listing):
         """Keep one, of so many bytes; the oldest go. From any thread."""
         with self._lock:
             self._kept[number] = result, size
-            while len(self._kept) > _MOST or (len(self._kept) > 1 and self._bytes > _MOST_BYTES):
+            while len(self._kept) > _MAX_COUNT or (len(self._kept) > 1 and self._bytes > _MAX_BYTES):
                 self._kept.popitem(last=False)
 
     @property
@@ -47,7 +47,7 @@ class KeptResults(Listing):
         if kept is None:
             known = ", ".join(map(str, self._kept)) or "none"
             message = f"there is no result {shown(number)}"
-            raise UnknownName(message, hint=f"kept are the latest {_MOST}: {known}")
+            raise UnknownName(message, hint=f"kept are the latest {_MAX_COUNT}: {known}")
         return kept[0]
 
     def __iter__(self) -> Iterator[int]:

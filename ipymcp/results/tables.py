@@ -13,13 +13,13 @@ from ipymcp.text import escaped, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Listing", "Live", "Table", "cell_text", "html_table", "readable_numbers", "text_table"]
+__all__ = ["TableView", "NotPicklable", "Table", "cell_text", "html_table", "readable_numbers", "text_table"]
 
 
-L = TypeVar("L", bound="Live")
+L = TypeVar("L", bound="NotPicklable")
 
 
-class Live:
+class NotPicklable:
     """Belongs to the servers of this process: a copy is the object itself, and pickling is refused."""
 
     def __copy__(self: L) -> L:
@@ -35,7 +35,7 @@ class Live:
         )
 
 
-class Listing(Live):
+class TableView(NotPicklable):
     """What is shown as a table."""
 
     @property
@@ -56,15 +56,15 @@ class Listing(Live):
 
 
 _WIDTH = 100
-_MOST_ROWS = 200
-_LONGEST_CELL = 500
+_MAX_ROWS = 200
+_MAX_CELL = 500
 _NARROWEST = 8
 # JupyterLab typesets $…$ in any HTML; these classes keep it away from a table of dollars.
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 _LEFT = "text-align:left;vertical-align:top"
 _RIGHT = "text-align:right;vertical-align:top"
 _ONE_LINE = ";white-space:nowrap"
-_LONGEST_UNWRAPPED = 24
+_MAX_UNWRAPPED = 24
 """Characters of a cell, such as a date or a name with hyphens, that a browser must not break."""
 _DECIMALS = 6
 
@@ -113,9 +113,9 @@ class Table:
 
     def __repr__(self) -> str:
         lines = [visible(self.title)] if self.title else []
-        lines += text_table(self.columns, self.rows[:_MOST_ROWS])
-        if len(self.rows) > _MOST_ROWS:
-            lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more rows")
+        lines += text_table(self.columns, self.rows[:_MAX_ROWS])
+        if len(self.rows) > _MAX_ROWS:
+            lines.append(f"… {len(self.rows) - _MAX_ROWS:,} more rows")
         if self.note:
             lines.append(visible(self.note))
         return "\n".join(lines)
@@ -123,7 +123,7 @@ class Table:
     def _repr_html_(self) -> str:
         above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
         below = f"<div>{escaped(self.note)}</div>" if self.note else ""
-        table = html_table(self.columns, self.rows[:_MOST_ROWS], more_rows=max(0, len(self.rows) - _MOST_ROWS))
+        table = html_table(self.columns, self.rows[:_MAX_ROWS], more_rows=max(0, len(self.rows) - _MAX_ROWS))
         return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -187,13 +187,13 @@ def cell_text(value: object) -> str:
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
-    shown = visible(" ".join(masks.head(shown, 2 * _LONGEST_CELL).split()))
-    return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
+    shown = visible(" ".join(masks.head(shown, 2 * _MAX_CELL).split()))
+    return shown if len(shown) <= _MAX_CELL else shown[: _MAX_CELL - 1] + "…"
 
 
 def _html_cell(style: str, value: object) -> str:
     text = cell_text(value)
-    wrapping = _ONE_LINE if 0 < len(text) <= _LONGEST_UNWRAPPED and not text.isalnum() else ""
+    wrapping = _ONE_LINE if 0 < len(text) <= _MAX_UNWRAPPED and not text.isalnum() else ""
     return f'<td style="{style}{wrapping}">{escaped(text)}</td>'
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["ToolResult", "read_texts"]
 
 _NULL = msgspec.Raw(b"null")
-_LONGEST_WARNING = 300
-_MOST_ERRORS = 100
+_MAX_WARNING = 300
+_MAX_ERRORS = 100
 
 
 class ToolResult:
@@ -299,13 +299,13 @@ def _misfits(schema: Any, data: Any) -> tuple[str, ...]:
 
     try:
         found = jsonschema_rs.validator_for(schema, retriever=_refuse).iter_errors(data)
-        errors = list(itertools.islice(found, _MOST_ERRORS))
+        errors = list(itertools.islice(found, _MAX_ERRORS))
     except Exception as error:  # the schema is a stranger's: whatever is wrong with it, the answer stands
         return (_shorten(f"its output schema cannot be used: {str(error).splitlines()[0]}"),)
     if not errors:
         return ()
     where = ".".join(str(step) for step in errors[0].instance_path)
-    more = f" (and {len(errors) - 1}{' or' if len(errors) == _MOST_ERRORS else ''} more)" if len(errors) > 1 else ""
+    more = f" (and {len(errors) - 1}{' or' if len(errors) == _MAX_ERRORS else ''} more)" if len(errors) > 1 else ""
     message = f"at {where}: {errors[0].message}" if where else errors[0].message
     return (_shorten(f"the structured content does not fit the output schema: {message}") + more,)
 
@@ -315,7 +315,7 @@ def _refuse(uri: str) -> Any:
 
 
 def _shorten(message: str) -> str:
-    return message if len(message) <= _LONGEST_WARNING else message[: _LONGEST_WARNING - 1] + "…"
+    return message if len(message) <= _MAX_WARNING else message[: _MAX_WARNING - 1] + "…"
 
 
 def _for_models(result: ToolResult) -> Any:

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.loop import BackgroundLoop
-    from ipymcp.runtime.question_routing import Desk
+    from ipymcp.runtime.question_routing import QuestionRouter
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.approvals import Approvals
     from ipymcp.security.pins import Pinning
-    from ipymcp.security.rules import Remembered, Verdict
+    from ipymcp.security.rules import SavedRules, Verdict
     from ipymcp.security.scanner import Finding
     from ipymcp.security.trust import Trust
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.database import Database
 
-__all__ = ["Guard"]
+__all__ = ["AccessControl"]
 
 T = TypeVar("T")
 _FRESH = 1.0
 """Seconds after which it is looked whether another kernel was told something."""
 
 
-class Guard:
+class AccessControl:
     """Decides for a host.
 
     Args:
@@ -48,7 +48,7 @@ class Guard:
         database: Keeps what was decided.
     """
 
-    def __init__(self, loop: BackgroundLoop, desk: Desk, database: Callable[[], Database]) -> None:
+    def __init__(self, loop: BackgroundLoop, desk: QuestionRouter, database: Callable[[], Database]) -> None:
         self.policy = Policy()
         self.untrusted = UntrustedContent()
         """What open-world tools, resources and prompts said lately."""
@@ -82,11 +82,11 @@ class Guard:
 
         return Approvals(self.policy, self.remembered, self._ask_approval)
 
-    def remembered(self) -> Remembered:
+    def remembered(self) -> SavedRules:
         """The rules that outlive the kernel."""
-        from ipymcp.security.rules import Remembered
+        from ipymcp.security.rules import SavedRules
 
-        return Remembered(self._database())
+        return SavedRules(self._database())
 
     async def refresh(self) -> None:
         """Read what is remembered, on the background loop."""
@@ -113,9 +113,11 @@ class Guard:
         if verdict.notice:
             self._notify_once(verdict)
         if verdict.decision == "ask":
-            from ipymcp.security.approvals import Wish
+            from ipymcp.security.approvals import PendingApproval
 
-            wish = Wish(entry, rights, options.caller, options.turn, arguments, options.conversation, options.card)
+            wish = PendingApproval(
+                entry, rights, options.caller, options.turn, arguments, options.conversation, options.card
+            )
             return lambda: self._approvals.obtain(wish)
         return None
 

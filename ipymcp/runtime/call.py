@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from ipymcp.argument_checks import PATIENCE, checked
+from ipymcp.argument_checks import TIMEOUT, checked
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
 from ipymcp.names import expression
-from ipymcp.protocol.jsonrpc import Slot
+from ipymcp.protocol.jsonrpc import PendingRequest
 from ipymcp.protocol.server_requests import HandshakeNeeded
 from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.jsonrpc import TaskState
     from ipymcp.protocol.types import Progress
     from ipymcp.runtime.loop import BackgroundLoop
-    from ipymcp.runtime.server_requests import Answers
+    from ipymcp.runtime.server_requests import ClientHandlers
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.history import History
@@ -100,7 +100,7 @@ class CallServices(msgspec.Struct, eq=False):
     loop: BackgroundLoop
     handlers: BackgroundLoop
     running: dict[int, Call[Any]]
-    answers: Answers
+    answers: ClientHandlers
     history: History
     presenter: Presenter | None = None
 
@@ -113,7 +113,7 @@ T = TypeVar("T")
 MAX_QUEUED = 64_000_000
 """Bytes that may wait for a server to read them; who wants to send more waits."""
 _QUEUE_POLL = 0.05
-_ATTENTION = 0.005
+_DIRECT_READ_TIMEOUT = 0.005
 """Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
 _OWING_POLL = 0.25
 _MISSED = 3
@@ -137,9 +137,28 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_cell", "_client", "_consent", "_convert", "_heard", "_is_waiting", "_listeners", "_owed", "_owing",
-        "_owing_since", "_receiver", "_repeating", "_services", "_slot", "arguments", "done", "number", "options",
-        "progress", "session", "started", "tool",
+        "_cell",
+        "_client",
+        "_consent",
+        "_convert",
+        "_is_waiting",
+        "_last_activity",
+        "_listeners",
+        "_owing",
+        "_paused_for",
+        "_paused_since",
+        "_receiver",
+        "_repeating",
+        "_services",
+        "_slot",
+        "arguments",
+        "done",
+        "number",
+        "options",
+        "progress",
+        "session",
+        "started",
+        "tool",
     )  # fmt: skip
 
     def __init__(
@@ -162,12 +181,12 @@ class Call(Generic[T]):
         self.progress: Progress | None = None
         """The last progress reported."""
         self.done = False
-        self.started = self._heard = time.monotonic()
+        self.started = self._last_activity = time.monotonic()
         self._owing = 0
-        self._owed = self._owing_since = 0.0
+        self._paused_for = self._paused_since = 0.0
         self._convert = convert
         self._services = services
-        self._slot = Slot(self._deliver)
+        self._slot = PendingRequest(self._deliver)
         self._repeating: threading.RLock | None = None
         """Of a call that is sent again: held by whoever sends it, or gives it up."""
         self._is_waiting = False
@@ -281,7 +300,7 @@ class Call(Generic[T]):
             raise
         return self
 
-    async def over(self) -> None:
+    async def run_on_loop(self) -> None:
         """On the background loop: send it, and wait until it is over. `result` has the outcome then.
 
         Raises:
@@ -297,7 +316,7 @@ class Call(Generic[T]):
         self._services.loop.start_beat()
         await ended.wait()
 
-    @checked(timeout=PATIENCE.or_none)
+    @checked(timeout=TIMEOUT.or_none)
     def result(self, timeout: float | None = None) -> T:
         """Wait for a submitted call.
 
@@ -391,23 +410,23 @@ class Call(Generic[T]):
         timeout = self.options.timeout
         if self._slot.task is not None:  # it is silent between two questions
             timeout = max(timeout, _MISSED * self._slot.task.interval)
-        return min(self._heard + timeout, self.started + self._owed + self.options.max_timeout)
+        return min(self._last_activity + timeout, self.started + self._paused_for + self.options.max_timeout)
 
     @contextlib.contextmanager
-    def owing(self) -> Generator[None]:
+    def pause_timeout(self) -> Generator[None]:
         """While the host owes the server an answer, on the background loop: the call's clock stands still."""
         if not self._owing:
-            self._owing_since = time.monotonic()
+            self._paused_since = time.monotonic()
         self._owing += 1
         try:
             yield
         finally:
-            self._heard = time.monotonic()
+            self._last_activity = time.monotonic()
             if self._owing == 1:
-                self._owed += self._heard - self._owing_since
+                self._paused_for += self._last_activity - self._paused_since
             self._owing -= 1
 
-    def is_at(self, slot: Slot) -> bool:
+    def is_at(self, slot: PendingRequest) -> bool:
         """Whether that is its request on the wire."""
         return slot is self._slot
 
@@ -422,7 +441,7 @@ class Call(Generic[T]):
             self.done = True
             self._record(error)
             raise
-        self.started = self._heard = time.monotonic()
+        self.started = self._last_activity = time.monotonic()
 
     def _has_room(self) -> bool:
         client = self._client
@@ -464,7 +483,7 @@ class Call(Generic[T]):
         try:
             self._begin()
             if turn is not None and self._client is not None:
-                self._client.attend(self._slot, turn, _ATTENTION)
+                self._client.read_directly(self._slot, turn, _DIRECT_READ_TIMEOUT)
         finally:
             if turn is not None:
                 turn.give_back()
@@ -477,7 +496,7 @@ class Call(Generic[T]):
             self.session.answered(self._slot.error)
         else:
             self.progress = progress
-            self._heard = time.monotonic()
+            self._last_activity = time.monotonic()
         for listener in tuple(self._listeners):
             listener(progress)
         if progress is None:  # call and slot know each other: without this only the collector would free them
@@ -551,7 +570,7 @@ class Call(Generic[T]):
             self._slot.settle(error=error)
 
     def _timed_out(self) -> CallTimeout:
-        total = time.monotonic() - self.started - self._owed
+        total = time.monotonic() - self.started - self._paused_for
         if total >= self.options.max_timeout:
             return CallTimeout(
                 f"no answer within {self.options.max_timeout:g} s", hint=self._longer(self.options.max_timeout)

@@ -10,24 +10,24 @@ from ipymcp.errors import ConnectionLost, HttpError, ProtocolError, RpcError, St
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.subscriptions import announces, changing_lists
 from ipymcp.runtime.oauth_redirects import SessionUser
-from ipymcp.runtime.resources import Offers
+from ipymcp.runtime.resources import ResourceCache
 from ipymcp.runtime.server_requests import SessionResponder
-from ipymcp.runtime.transport_factory import authorizer, transport, ways
+from ipymcp.runtime.transport_factory import authorizer, transport, transport_kinds
 from ipymcp.runtime.variables import expanded_now
 
 if TYPE_CHECKING:
     from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.protocol.oauth.provider import OAuth
-    from ipymcp.protocol.subscriptions import Listening
+    from ipymcp.protocol.subscriptions import ListenStream
     from ipymcp.protocol.transports.base import Transport
-    from ipymcp.runtime.context import Services
+    from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.session import ServerSession, Start
-    from ipymcp.runtime.transport_factory import Way
+    from ipymcp.runtime.transport_factory import TransportKind
 
-__all__ = ["Link", "Opener"]
+__all__ = ["Connection", "Connector"]
 
 
-class Link:
+class Connection:
     """One connection of a session: the client, its transport, and the listener of both.
 
     Args:
@@ -37,7 +37,7 @@ class Link:
         services: The host's.
     """
 
-    def __init__(self, session: ServerSession, transport: Transport, number: int, services: Services) -> None:
+    def __init__(self, session: ServerSession, transport: Transport, number: int, services: RuntimeContext) -> None:
         self.transport = transport
         responder = SessionResponder(session, services)
         self.client = Client(transport, self, services.identity, responder, tag=f"{session.name}#{number}")
@@ -53,9 +53,9 @@ class Link:
         """Something happened that makes the next look at the server due sooner."""
         self.is_checked = False
         """Whether somebody is asking the server just now if it is there."""
-        self.subscription: Listening | None = None
+        self.subscription: ListenStream | None = None
         """Stateless era: what announces changes of lists."""
-        self.offers = Offers(session, self.client, services.store.known)
+        self.offers = ResourceCache(session, self.client, services.store.known)
         self._session = session
         self._log = session.log
 
@@ -109,7 +109,7 @@ class Link:
     def unreachable(self, reason: str) -> None:
         """No connection could be made just now."""
         if self._session.client is self.client:
-            self._session.lose_sight(reason)
+            self._session.mark_unreachable(reason)
         else:
             self._log.add("host", "warning", reason)
 
@@ -129,7 +129,7 @@ _NO_SUCH_TRANSPORT = frozenset({400, 404, 405})
 """How a server that knows legacy SSE alone answers a POST (2025-11-25 transports, backwards compatibility)."""
 
 
-class Opener:
+class Connector:
     """Opens the connections of one session, from one `start` to its `stop`.
 
     Args:
@@ -137,14 +137,14 @@ class Opener:
         services: The host's.
     """
 
-    def __init__(self, session: ServerSession, services: Services) -> None:
+    def __init__(self, session: ServerSession, services: RuntimeContext) -> None:
         self._session = session
         self._definition = session.definition
         self._services = services
-        self._ways = ways(self._definition)
+        self._ways = transport_kinds(self._definition)
         self._login: OAuth | None = None
 
-    async def connect(self, start: Start) -> Link:
+    async def connect(self, start: Start) -> Connection:
         """One start: the process or the address, the protocol, the tools."""
         await self._expand(start)
         first, *others = self._ways
@@ -169,7 +169,7 @@ class Opener:
             self._login = authorizer(expanded, self._session.digest, user, self._services)
         self._session.expanded = expanded
 
-    async def _settle_era(self, way: Way, start: Start) -> Link:
+    async def _settle_era(self, way: TransportKind, start: Start) -> Connection:
         era = self._definition.era
         if way == "sse":
             return await self._open(way, "legacy", start)
@@ -194,7 +194,7 @@ class Opener:
             known.keep_era(digest, "modern" if link.client.era.kind == "stateless" else "legacy")
         return link
 
-    async def _find_out(self, way: Way, start: Start) -> Link:
+    async def _find_out(self, way: TransportKind, start: Start) -> Connection:
         """Ask which era it speaks; one that does not survive the question is started once more without it.
 
         That may be an end, or a handshake refused after it: there are bridges that take any first message for the
@@ -208,10 +208,10 @@ class Opener:
             self._say(f"the question which era it speaks ended it ({error.message}); asking for the handshake only")
             return await self._open(way, "legacy", start)
 
-    async def _open(self, way: Way, era: EraChoice, start: Start) -> Link:
+    async def _open(self, way: TransportKind, era: EraChoice, start: Start) -> Connection:
         seconds = self._definition.start_timeout
         reached = transport(self._session.expanded, way, self._services, self._login)
-        link = Link(self._session, reached, next(self._session.numbers), self._services)
+        link = Connection(self._session, reached, next(self._session.numbers), self._services)
         self._session.use(link)
         hint = asyncio.get_running_loop().call_later(
             self._services.timing.download_hint, self._tell_what_it_waits_for, link
@@ -222,7 +222,7 @@ class Opener:
                 changing = changing_lists(link.client.capabilities)
                 if link.client.era.kind == "stateless" and changing:
                     link.subscription = link.client.listen(changing)  # before they are read: no change falls between
-                await self._session.adopt(await link.client.list_tools(timeout=None))
+                await self._session.set_tools(await link.client.list_tools(timeout=None))
         except TimeoutError as error:
             await link.client.aclose("the start failed")
             raise StartError(f"did not answer within {seconds:g} s") from error
@@ -236,7 +236,7 @@ class Opener:
     def _say(self, text: str) -> None:
         self._session.log.add("host", "info", text)
 
-    def _tell_what_it_waits_for(self, link: Link) -> None:
+    def _tell_what_it_waits_for(self, link: Connection) -> None:
         program = (self._definition.command or "").rpartition("/")[2]
         if not self._session.state.is_moving:
             return

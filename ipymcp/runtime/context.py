@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ipymcp.protocol.eras import Identity
-    from ipymcp.runtime.access import Guard
+    from ipymcp.runtime.access import AccessControl
     from ipymcp.runtime.call import Call
-    from ipymcp.runtime.events import Events, Notices
+    from ipymcp.runtime.events import Events, UserNotices
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.oauth_redirects import Redirects
-    from ipymcp.runtime.question_routing import Desk
+    from ipymcp.runtime.question_routing import QuestionRouter
     from ipymcp.runtime.reaper import Reaper
-    from ipymcp.runtime.server_requests import Answers
+    from ipymcp.runtime.server_requests import ClientHandlers
     from ipymcp.storage.store import Store
 
-__all__ = ["Services", "Timing"]
+__all__ = ["RuntimeContext", "Timing"]
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -43,12 +43,12 @@ class Timing(msgspec.Struct, frozen=True):
     """Between two looks at a remote server that cannot be reached."""
     check: float = 10.0
     """For the answer to such a look."""
-    get_to_know: float = 10.0
+    prefetch_delay: float = 10.0
     """From a server's start until resources and prompts that nobody ever looked at are listed."""
     grace: Grace = msgspec.field(default_factory=Grace)
 
 
-class Services(msgspec.Struct, eq=False):
+class RuntimeContext(msgspec.Struct, eq=False):
     """What all sessions of a host share."""
 
     loop: BackgroundLoop
@@ -59,17 +59,17 @@ class Services(msgspec.Struct, eq=False):
     """Where servers run unless their definition says otherwise."""
     max_starting: int
     timing: Timing
-    desk: Desk
-    answers: Answers
+    desk: QuestionRouter
+    answers: ClientHandlers
     running: dict[int, Call[Any]]
     """The calls now in progress, of all sessions."""
-    guard: Guard
+    guard: AccessControl
     """What may run, and what may be called."""
     store: Store
     """What outlives the kernel."""
     redirects: Redirects
     """Where browsers come back to after logins."""
-    notices: Notices
+    notices: UserNotices
     """What the user is told below the cell."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 

@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Event", "Events", "Notices", "OffersChanged", "ServerChanged", "ToolsChanged"]
+__all__ = ["Event", "Events", "UserNotices", "OffersChanged", "ServerChanged", "ToolsChanged"]
 
 
 class ServerChanged(msgspec.Struct, frozen=True):
@@ -67,14 +67,14 @@ class Events:
 
 _LOGGER = logging.getLogger("ipymcp")
 _LOGGER.addHandler(logging.NullHandler())  # else logging would print it, too, where the user has not set it up
-_MOST = 20
+_MAX_COUNT = 20
 
 
-class Notices:
+class UserNotices:
     """What was not told yet. May be used from any thread."""
 
     def __init__(self) -> None:
-        self._waiting: deque[str] = deque(maxlen=_MOST)
+        self._waiting: deque[str] = deque(maxlen=_MAX_COUNT)
 
     def add(self, text: str) -> None:
         """Have it told, once if it is the same again; it is logged now."""

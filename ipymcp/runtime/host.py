@@ -19,15 +19,15 @@ from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import CallError, ConnectionLost, PolicyError, UnknownName
 from ipymcp.names import RESERVED_HOST, aliases, identifier, nearest
 from ipymcp.protocol.eras import Identity
-from ipymcp.runtime.access import Guard
+from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import Call, CallOptions, CallServices, Presenter
-from ipymcp.runtime.context import Services, Timing
-from ipymcp.runtime.events import Events, Notices
+from ipymcp.runtime.context import RuntimeContext, Timing
+from ipymcp.runtime.events import Events, UserNotices
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.oauth_redirects import Redirects
-from ipymcp.runtime.question_routing import Desk
+from ipymcp.runtime.question_routing import QuestionRouter
 from ipymcp.runtime.reaper import Reaper
-from ipymcp.runtime.server_requests import Answers
+from ipymcp.runtime.server_requests import ClientHandlers
 from ipymcp.runtime.session import State
 from ipymcp.security.untrusted import current_actor
 from ipymcp.storage.history import History
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.config.discovery import Discovery
+    from ipymcp.config.discovery import ConfigurationWatch
     from ipymcp.interaction.questions import Caller
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.catalog import Catalog, ToolEntry
@@ -76,16 +76,16 @@ class Host:
         self.running: dict[int, Call[Any]] = {}
         self._numbers = itertools.count(1)
         self._reaper = Reaper()
-        self.notices = Notices()
+        self.notices = UserNotices()
         self.state = Store(self.notices.add)
         """What outlives the kernel."""
-        self.desk = Desk(self.loop.places)
-        self.answers = Answers(self.folder, self.handlers, self.desk)
+        self.desk = QuestionRouter(self.loop.places)
+        self.answers = ClientHandlers(self.folder, self.handlers, self.desk)
         self.history = History(lambda: self.state.database, self._later, notebook or self.folder)
-        self.guard = Guard(self.loop, self.desk, lambda: self.state.database)
+        self.guard = AccessControl(self.loop, self.desk, lambda: self.state.database)
         self.redirects = Redirects()
         self._calls = CallServices(self.loop, self.handlers, self.running, self.answers, self.history)
-        self._services = Services(
+        self._services = RuntimeContext(
             loop=self.loop,
             reaper=self._reaper,
             events=self.events,
@@ -105,11 +105,11 @@ class Host:
         _end_with_process(self)
 
     @cached_property
-    def discovery(self) -> Discovery:
+    def discovery(self) -> ConfigurationWatch:
         """The servers that files in the user's and the project's folders define."""
-        from ipymcp.config.discovery import Discovery  # not at %load_ext: it is the first load's to pay for
+        from ipymcp.config.discovery import ConfigurationWatch  # not at %load_ext: it is the first load's to pay for
 
-        return Discovery(self.folder)
+        return ConfigurationWatch(self.folder)
 
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question. Not on the loop."""

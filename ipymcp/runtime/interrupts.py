@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
 
 __all__ = [
-    "Awaited",
-    "Awaiting",
+    "AwaitingTask",
+    "AwaitingTasks",
     "INTERRUPTED",
     "Interrupts",
-    "Place",
-    "Places",
+    "WaitingCaller",
+    "WaitingCallers",
     "ThreadCalls",
     "Waiter",
     "get_signal",
@@ -206,18 +206,18 @@ if TYPE_CHECKING:
     Errand: TypeAlias = Callable[[], None]
 
 
-class Places:
+class WaitingCallers:
     """All who wait now."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Place] = {}
+        self.known: dict[int, WaitingCaller] = {}
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[WaitingCaller]:
         """Those of the main thread first, then the longest waiting.
 
         Without those that have no ear: what a thread waits for while it does something at another place of its own.
         """
-        hearing: list[Place] = []
+        hearing: list[WaitingCaller] = []
         blocked: set[threading.Thread] = set()
         for place in reversed([*self.known.values()]):
             if place.thread not in blocked:
@@ -227,23 +227,23 @@ class Places:
         hearing.reverse()
         return iter(sorted(hearing, key=lambda place: not place.is_main))
 
-    def blocked(self, waiter: Waiter, subject: object = None) -> Place:
+    def blocked(self, waiter: Waiter, subject: object = None) -> WaitingCaller:
         """To be entered round the wait of a thread, in that thread.
 
         Args:
             waiter: With which it waits.
             subject: What it waits for, if that is a call.
         """
-        return _Blocked(self, waiter, subject)
+        return _BlockedThread(self, waiter, subject)
 
 
-class Place:
+class WaitingCaller:
     """One thread or task that waits, entered for as long as it does."""
 
     __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject", "thread")
 
     def __init__(
-        self, places: Places, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
+        self, places: WaitingCallers, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
     ) -> None:
         self._places = places
         self._given_up: list[Errand] = []
@@ -257,7 +257,7 @@ class Place:
         self.thread = threading.current_thread()
         self.is_main = self.thread is threading.main_thread()
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> WaitingCaller:
         self._places.known[id(self)] = self
         return self
 
@@ -285,12 +285,12 @@ class Place:
         raise NotImplementedError
 
 
-class _Blocked(Place):
+class _BlockedThread(WaitingCaller):
     """A thread that blocks."""
 
     __slots__ = ("_waiter",)
 
-    def __init__(self, places: Places, waiter: Waiter, subject: object) -> None:
+    def __init__(self, places: WaitingCallers, waiter: Waiter, subject: object) -> None:
         super().__init__(places, subject, asyncio._get_running_loop(), is_blocked=True)
         self._waiter = waiter
 
@@ -423,7 +423,7 @@ def _cancelled(name: str) -> CallCancelled:
 def _nothing() -> None: ...
 
 
-class Awaited(Place):
+class AwaitingTask(WaitingCaller):
     """One task that awaits us, and where its user can be asked something.
 
     Args:
@@ -434,14 +434,14 @@ class Awaited(Place):
 
     __slots__ = ("_awaiting", "_context", "give_up", "task")
 
-    def __init__(self, awaiting: Awaiting, give_up: Callable[[], object], subject: object) -> None:
+    def __init__(self, awaiting: AwaitingTasks, give_up: Callable[[], object], subject: object) -> None:
         super().__init__(awaiting.background.places, subject, asyncio.get_running_loop(), is_blocked=False)
         self._awaiting = awaiting
         self._context = contextvars.copy_context()
         self.give_up = give_up
         self.task = asyncio.current_task()
 
-    def __enter__(self) -> Awaited:
+    def __enter__(self) -> AwaitingTask:
         super().__enter__()
         self._awaiting.add(self)
         return self
@@ -455,7 +455,7 @@ class Awaited(Place):
         self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, errand))
 
 
-class Awaiting:
+class AwaitingTasks:
     """Who awaits us.
 
     Args:
@@ -465,7 +465,7 @@ class Awaiting:
     def __init__(self, background: BackgroundLoop) -> None:
         self.background = background
         self.threads = ThreadCalls(background)
-        self._waits: dict[int, Awaited] = {}
+        self._waits: dict[int, AwaitingTask] = {}
         self._previous: Any = None
         """The handler that ours was installed over."""
 
@@ -492,18 +492,18 @@ class Awaiting:
         self.threads.watch(caller)
         self._take_sigint_for_threads()
 
-    def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> Awaited:
-        """Round an await, on the loop of the task that awaits. Arguments as `Awaited`."""
-        return Awaited(self, give_up, subject)
+    def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> AwaitingTask:
+        """Round an await, on the loop of the task that awaits. Arguments as `AwaitingTask`."""
+        return AwaitingTask(self, give_up, subject)
 
-    def add(self, wait: Awaited) -> None:
+    def add(self, wait: AwaitingTask) -> None:
         """Somebody begins to await."""
         self._waits[id(wait)] = wait
         self.background.start_beat()
         if self._previous is None and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
             self._take_sigint()
 
-    def remove(self, wait: Awaited) -> None:
+    def remove(self, wait: AwaitingTask) -> None:
         """Somebody awaits no more."""
         self._waits.pop(id(wait), None)
         if not self._waits and not self.threads.is_watching and threading.current_thread() is threading.main_thread():

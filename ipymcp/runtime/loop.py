@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import LoopError, render_briefly
-from ipymcp.runtime.interrupts import INTERRUPTED, Awaiting, Interrupts, Places, Waiter
+from ipymcp.runtime.interrupts import INTERRUPTED, AwaitingTasks, Interrupts, Waiter, WaitingCallers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sized
@@ -50,9 +50,9 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.awaiting = Awaiting(self)
+        self.awaiting = AwaitingTasks(self)
         """Entered round every await, on another loop, of something of this one's."""
-        self.places = Places()
+        self.places = WaitingCallers()
         """Where somebody waits for something of this one's."""
         self._watchers: tuple[Callable[[], bool], ...] = (self.awaiting.wake,)
         self._parcels: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.oauth.settings import LoginRequest, RedirectSource
     from ipymcp.protocol.transports.addresses import Zone
-    from ipymcp.runtime.context import Services
+    from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.session import ServerSession
 
 __all__ = ["Redirects", "SessionUser", "fetch"]
 
 
 _PATH: Final = "/ipymcp/oauth/callback"
-_LONGEST: Final = 2_000
+_MAX_LENGTH: Final = 2_000
 
 
 class Redirects:
@@ -119,7 +119,7 @@ class _ServerRedirect:
 
 def _is_usable(uri: object) -> bool:
     """Whether a browser may be sent there with a code: our own page, over TLS or on the user's own machine."""
-    if not isinstance(uri, str) or len(uri) > _LONGEST:
+    if not isinstance(uri, str) or len(uri) > _MAX_LENGTH:
         return False
     from ipymcp.protocol.oauth import addresses
 
@@ -138,7 +138,7 @@ class SessionUser:
         services: The host's.
     """
 
-    def __init__(self, session: ServerSession, services: Services) -> None:
+    def __init__(self, session: ServerSession, services: RuntimeContext) -> None:
         self._session = session
         self._services = services
 

@@ -12,20 +12,20 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ipymcp.interaction.questions import Interaction
+from ipymcp.interaction.questions import UserInterface
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from ipymcp.interaction.questions import QuestionKind
-    from ipymcp.runtime.interrupts import Place, Places
+    from ipymcp.runtime.interrupts import WaitingCaller, WaitingCallers
 
-__all__ = ["Asking", "Desk", "Elsewhere", "Errand", "Forms", "GaveUp"]
+__all__ = ["QuestionHandle", "QuestionRouter", "QuestionUI", "CrossThreadTask", "CellFormFactory", "CallerGone"]
 
 T = TypeVar("T")
 
 
-class Asking(Interaction, Protocol):
+class QuestionHandle(UserInterface, Protocol):
     """Asks one question. Its methods are called in a thread that nobody else uses."""
 
     def withdraw(self) -> None:
@@ -33,14 +33,14 @@ class Asking(Interaction, Protocol):
         ...
 
 
-class Elsewhere(Protocol):
+class QuestionUI(Protocol):
     """Asks in a place of its own, such as a panel, while the user waits somewhere, or nowhere."""
 
-    def reaches(self, kind: QuestionKind, place: Place | None, subject: object) -> bool:
+    def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
         """Whether somebody who may answer such a question of this call would see it, and could answer meanwhile."""
         ...
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: Place | None) -> Asking:
+    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
         """Ask a question.
 
         Args:
@@ -51,14 +51,14 @@ class Elsewhere(Protocol):
         ...
 
 
-class GaveUp(Exception):
+class CallerGone(Exception):
     """The user stopped waiting before a question could be asked."""
 
 
-class Forms(Protocol):
+class CellFormFactory(Protocol):
     """Draws a form for one question where the user waits, if a page there shows forms."""
 
-    async def draw(self, kind: QuestionKind, place: Place) -> Elsewhere | None:
+    async def draw(self, kind: QuestionKind, place: WaitingCaller) -> QuestionUI | None:
         """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
 
         Args:
@@ -71,19 +71,19 @@ class Forms(Protocol):
         ...
 
 
-class Desk:
+class QuestionRouter:
     """Brings questions to where the user waits, one at a time; beside one that only waits for a browser, the next.
 
     Args:
         places: Who waits now.
     """
 
-    def __init__(self, places: Places) -> None:
-        self.interaction: Interaction | None = None
+    def __init__(self, places: WaitingCallers) -> None:
+        self.interaction: UserInterface | None = None
         """Who asks; without one every question is cancelled."""
-        self.elsewhere: Elsewhere | None = None
+        self.elsewhere: QuestionUI | None = None
         """Who asks instead, where that reaches the user."""
-        self.forms: Forms | None = None
+        self.forms: CellFormFactory | None = None
         """Who draws a form where there is no such place yet."""
         self._places = places
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -97,7 +97,7 @@ class Desk:
     async def ask(
         self,
         kind: QuestionKind,
-        question: Callable[[Interaction], T],
+        question: Callable[[UserInterface], T],
         otherwise: T,
         subject: object = None,
         *,
@@ -121,15 +121,15 @@ class Desk:
                 return otherwise if unanswered is None else unanswered
             try:
                 form = await self.forms.draw(kind, place) if self.forms is not None else None
-            except GaveUp:
+            except CallerGone:
                 return otherwise
             if form is not None:
                 return await _ask_elsewhere(form, kind, question, otherwise, place, subject, end_turn)
-            errand = Errand(lambda: question(interaction), otherwise)
+            errand = CrossThreadTask(lambda: question(interaction), otherwise)
             place.post(errand.run, errand.give_up)
             return await errand.outcome
 
-    def place(self, subject: object = None) -> Place | None:
+    def place(self, subject: object = None) -> WaitingCaller | None:
         """Where a question is asked: where its call is waited for, else the first place there is."""
         places = list(self._places)
         own = (place for place in places if subject is not None and place.subject is subject)
@@ -149,11 +149,11 @@ class Desk:
 
 
 async def _ask_elsewhere(
-    elsewhere: Elsewhere,
+    elsewhere: QuestionUI,
     kind: QuestionKind,
-    question: Callable[[Interaction], T],
+    question: Callable[[UserInterface], T],
     otherwise: T,
-    place: Place | None,
+    place: WaitingCaller | None,
     subject: object,
     end_turn: Callable[[], None],
 ) -> T:
@@ -161,7 +161,7 @@ async def _ask_elsewhere(
     loop = asyncio.get_running_loop()
     waits = place if place is not None and subject in (None, place.subject) else None
     asking = elsewhere.begin(kind, lambda: loop.call_soon_threadsafe(end_turn), waits)
-    errand = Errand(lambda: question(asking), otherwise)
+    errand = CrossThreadTask(lambda: question(asking), otherwise)
     if place is not None:
         place.post(_nothing, errand.give_up)
     threading.Thread(target=errand.run, name="ipymcp-question", daemon=True).start()
@@ -174,7 +174,7 @@ async def _ask_elsewhere(
 def _nothing() -> None: ...
 
 
-class Errand(Generic[T]):
+class CrossThreadTask(Generic[T]):
     """Something done in another thread, with the outcome awaited on the loop that this is made on.
 
     Args:

@@ -21,10 +21,10 @@ MARK = "IPYMCP_KERNEL"
 """The environment variable with the mark of the reaper that watches a server."""
 NOTICE = 0.3
 TERM = 1.0
-LOOK_INTERVAL = 1.0
-FIRST_LOOK = 0.2
+CHECK_INTERVAL = 1.0
+FIRST_CHECK = 0.2
 """Seconds after a server's start; what it starts at once is seen then."""
-LOOK_SHARE = 0.05
+CHECK_SHARE = 0.05
 """Of its time that it looks, at most: where processes are many, it looks less often."""
 LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 """Whether the system lists the children of a process; else all processes have to be looked at."""
@@ -141,14 +141,14 @@ def signal_groups(groups: "dict[int, str]", number: int) -> None:
 
 def keep_list(groups: "dict[int, str]", descendants: Descendants) -> None:
     """Keep the list until the kernel is gone."""
-    rest, interval = b"", LOOK_INTERVAL
+    rest, interval = b"", CHECK_INTERVAL
     looked = time.monotonic()
     while True:
         due = max(0.0, looked + interval - time.monotonic()) if groups or descendants.known else None
         if not select.select([0], [], [], due)[0]:
             looked = time.monotonic()
             descendants.look(groups)
-            interval = max(min(2 * interval, LOOK_INTERVAL), (time.monotonic() - looked) / LOOK_SHARE)
+            interval = max(min(2 * interval, CHECK_INTERVAL), (time.monotonic() - looked) / CHECK_SHARE)
             continue
         chunk = os.read(0, 65536)
         if not chunk:
@@ -159,7 +159,7 @@ def keep_list(groups: "dict[int, str]", descendants: Descendants) -> None:
             group, _, started = leader.partition(" ")
             if word == "+":
                 groups[int(group)] = started
-                looked, interval = time.monotonic(), FIRST_LOOK
+                looked, interval = time.monotonic(), FIRST_CHECK
             elif word == "-":
                 groups.pop(int(group), None)
 

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.client import Client
-    from ipymcp.protocol.subscriptions import Listening
+    from ipymcp.protocol.subscriptions import ListenStream
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServers
 
-__all__ = ["Heard", "Kind", "Offers", "Subscriptions"]
+__all__ = ["Heard", "Kind", "ResourceCache", "Subscriptions"]
 
 
 Kind: TypeAlias = Literal["resources", "templates", "prompts"]
@@ -53,8 +53,8 @@ _ANNOUNCED_AS: dict[Kind, Literal["resources", "prompts"]] = {
 }
 _LEAST_TTL = 1.0
 """Seconds a list is fresh at least: showing it looks more than once."""
-_MOST_READS = 200
-_MOST_BYTES = 20_000_000
+_MAX_READS = 200
+_MAX_BYTES = 20_000_000
 """What is kept of reads, of one server."""
 
 
@@ -67,7 +67,7 @@ class _List(msgspec.Struct):
     """Who looks while it is being read waits for the same reading."""
 
 
-class Offers:
+class ResourceCache:
     """What one connection gives beside tools. Belongs to the loop.
 
     Args:
@@ -102,7 +102,7 @@ class Offers:
             await asyncio.gather(*(self._refresh(kind, timeout) for kind in kinds))
         return self._session.catalog
 
-    async def get_to_know(self, after: float) -> None:
+    async def prefetch(self, after: float) -> None:
         """Have what was never listed for this definition, in any kernel, listed and kept; what fails is in the log.
 
         Args:
@@ -199,7 +199,7 @@ class Offers:
     def _keep(self, uri: str, raw: Raw, until: float) -> None:
         self._reads[uri] = until, raw
         self._read_bytes += memoryview(raw).nbytes
-        while self._reads and (len(self._reads) > _MOST_READS or self._read_bytes > _MOST_BYTES):
+        while self._reads and (len(self._reads) > _MAX_READS or self._read_bytes > _MAX_BYTES):
             self._forget(next(iter(self._reads)))
 
     def _forget(self, uri: str) -> None:
@@ -239,7 +239,7 @@ class Offers:
 
 Heard: TypeAlias = "Callable[[Raw | McpError, bool], None]"
 """Told, on the loop, what was read or why it could not be, and whether that is news: False for the first reading."""
-_PACE = 0.1
+_INTERVAL = 0.1
 """Seconds between two readings of a resource that changes all the time."""
 _SLOWEST = 60.0
 
@@ -366,7 +366,7 @@ class Subscriptions:
     async def _listen(self, client: Client) -> None:
         """Stateless era: one request for all, which stays open; the next one before the last is ended."""
         timing = self._session.timing
-        listening: Listening | None = None
+        listening: ListenStream | None = None
         delay = timing.listen_again
         try:
             while True:
@@ -384,7 +384,7 @@ class Subscriptions:
             if listening is not None:
                 listening.ended.cancel()
 
-    async def _change(self, listening: Listening | None) -> None:
+    async def _change(self, listening: ListenStream | None) -> None:
         """Until the set changes or the server ends the listening."""
         changed = asyncio.ensure_future(self._changed.wait())
         try:
@@ -392,7 +392,7 @@ class Subscriptions:
         finally:
             changed.cancel()
 
-    async def _listen_to(self, client: Client, watched: list[_Watched]) -> Listening | None:
+    async def _listen_to(self, client: Client, watched: list[_Watched]) -> ListenStream | None:
         try:
             _check_offered(client)
             listening = client.listen({"resourceSubscriptions": [each.uri for each in watched]})
@@ -456,7 +456,7 @@ class Subscriptions:
                     watched.raw = raw
                     if is_news:
                         _tell(watched, raw)
-                await asyncio.sleep(_PACE)
+                await asyncio.sleep(_INTERVAL)
         finally:
             watched.is_reading = False
 

@@ -19,11 +19,18 @@ import msgspec
 from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError, RpcError
 from ipymcp.interaction.elicitation import is_async
-from ipymcp.interaction.questions import CANCELLED, UNANSWERED, Answer, FormQuestion, UrlQuestion, is_web_address
+from ipymcp.interaction.questions import (
+    CANCELLED,
+    UNANSWERED,
+    ElicitationAnswer,
+    FormQuestion,
+    UrlQuestion,
+    is_web_address,
+)
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.process_env import folder_of
-from ipymcp.runtime.question_routing import Errand
+from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.runtime.transport_factory import login_extension
 from ipymcp.text import one_line
 
@@ -32,15 +39,15 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.interaction.questions import Interaction
-    from ipymcp.protocol.jsonrpc import Slot
+    from ipymcp.interaction.questions import UserInterface
+    from ipymcp.protocol.jsonrpc import PendingRequest
     from ipymcp.runtime.call import Call
-    from ipymcp.runtime.context import Services
+    from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.loop import BackgroundLoop, NestedMode
-    from ipymcp.runtime.question_routing import Desk
+    from ipymcp.runtime.question_routing import QuestionRouter
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["Answers", "SamplingRequest", "SessionResponder", "as_root", "as_roots"]
+__all__ = ["ClientHandlers", "SamplingRequest", "SessionResponder", "as_root", "as_roots"]
 
 
 if TYPE_CHECKING:
@@ -53,7 +60,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _SHOWN: Final = 200
 
 
-class Answers:
+class ClientHandlers:
     """What the user has set for all servers of a host.
 
     Args:
@@ -62,7 +69,7 @@ class Answers:
         desk: Knows where the user waits.
     """
 
-    def __init__(self, folder: str, handlers: BackgroundLoop, desk: Desk) -> None:
+    def __init__(self, folder: str, handlers: BackgroundLoop, desk: QuestionRouter) -> None:
         self._handlers = handlers
         self._desk = desk
         self.sampling: Callable[[Any], Any] | None = None
@@ -103,7 +110,7 @@ class Answers:
             return await self._on_handlers(function(argument))
         if not place.is_blocked:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(function(argument)), place.loop))
-        errand = Errand[Any](lambda: run_nested(function(argument)), None)
+        errand = CrossThreadTask[Any](lambda: run_nested(function(argument)), None)
         place.post(errand.run, errand.give_up)
         return await errand.outcome
 
@@ -261,7 +268,7 @@ class SessionResponder:
         services: The host's.
     """
 
-    def __init__(self, session: ServerSession, services: Services) -> None:
+    def __init__(self, session: ServerSession, services: RuntimeContext) -> None:
         self._session = session
         self._services = services
 
@@ -271,12 +278,12 @@ class SessionResponder:
         extension = login_extension(self._session.definition)
         return declared | ({"extensions": {extension: {}}} if extension else {})
 
-    async def answer(self, method: str, params: dict[str, Any], slot: Slot | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
         """The result for one request of the server; the clocks of the calls that wait for it stand still meanwhile."""
         call, owed = self._concerned(slot)
         with contextlib.ExitStack() as clocks:
             for waiting in owed:
-                clocks.enter_context(waiting.owing())
+                clocks.enter_context(waiting.pause_timeout())
             if method == "roots/list":
                 definition = self._session.expanded
                 folder = folder_of(definition, self._services.folder)
@@ -287,7 +294,7 @@ class SessionResponder:
                 return await self._sample(params, call)
         raise RpcError(f"{method} is not supported by this host", code=_METHOD_NOT_FOUND)
 
-    def _concerned(self, slot: Slot | None) -> tuple[Call[Any] | None, list[Call[Any]]]:
+    def _concerned(self, slot: PendingRequest | None) -> tuple[Call[Any] | None, list[Call[Any]]]:
         """The call that asks, where that is known, and those that cannot go on before there is an answer."""
         running = [call for call in list(self._services.running.values()) if call.session is self._session]
         asking = next((call for call in running if slot is not None and call.is_at(slot)), None)
@@ -295,20 +302,25 @@ class SessionResponder:
             asking = running[0]
         return asking, running if asking is None else [asking]
 
-    async def _elicit(self, params: dict[str, Any], call: Call[Any] | None) -> Answer:
+    async def _elicit(self, params: dict[str, Any], call: Call[Any] | None) -> ElicitationAnswer:
         message, tool = str(params.get("message") or ""), call.tool if call else None
         if params.get("mode") == "url":
             visited = UrlQuestion(self._session.name, tool, message, str(params.get("url") or ""))
             if not is_web_address(visited.url):
-                return self._noted(Answer("decline", note=f"asked to visit what is no web address: {visited.url!r}"))
+                return self._noted(
+                    ElicitationAnswer("decline", note=f"asked to visit what is no web address: {visited.url!r}")
+                )
             return await self._ask(visited, lambda desk: desk.visit(visited), call)
         schema = params.get("requestedSchema")
         filled = FormQuestion(self._session.name, tool, message, schema if is_object(schema) else {})
         return await self._ask(filled, lambda desk: desk.fill(filled), call)
 
     async def _ask(
-        self, question: FormQuestion | UrlQuestion, ask: Callable[[Interaction], Answer], call: Call[Any] | None
-    ) -> Answer:
+        self,
+        question: FormQuestion | UrlQuestion,
+        ask: Callable[[UserInterface], ElicitationAnswer],
+        call: Call[Any] | None,
+    ) -> ElicitationAnswer:
         handler = self._services.answers.elicitation
         if handler is None:
             answer = self._noted(await self._services.desk.ask("form", ask, CANCELLED, call, unanswered=UNANSWERED))
@@ -320,7 +332,7 @@ class SessionResponder:
         except Exception as error:
             what = str(error) if isinstance(error, ArgumentError) else f"on_elicitation raised {error!r}"
             self._tell(call, "asked a question that was cancelled", what)
-            return self._noted(Answer("cancel", note=what))
+            return self._noted(ElicitationAnswer("cancel", note=what))
 
     async def _sample(self, params: dict[str, Any], call: Call[Any] | None) -> dict[str, Any]:
         handler = self._services.answers.sampling
@@ -352,13 +364,13 @@ class SessionResponder:
         asker = f"{self._session.name}.{call.tool}" if call else self._session.name
         self._services.notices.add(f"{asker} {what}: {why}")
 
-    def _noted(self, answer: Answer) -> Answer:
+    def _noted(self, answer: ElicitationAnswer) -> ElicitationAnswer:
         if answer.note:
             self._session.log.add("host", "warning", f"its question was answered {answer.action!r}: {answer.note}")
         return answer
 
 
-def _as_result(answer: Answer) -> dict[str, Any]:
+def _as_result(answer: ElicitationAnswer) -> dict[str, Any]:
     result: dict[str, Any] = {"action": answer.action}
     if answer.action == "accept" and answer.content is not None:
         result["content"] = answer.content

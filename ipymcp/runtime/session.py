@@ -35,7 +35,7 @@ from ipymcp.errors import (
 from ipymcp.masking import mask
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.call import Call, CallOptions
-from ipymcp.runtime.connection import Opener
+from ipymcp.runtime.connection import Connector
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
 from ipymcp.runtime.logs import RollingLog
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.protocol.client import Client
-    from ipymcp.protocol.subscriptions import Listening
+    from ipymcp.protocol.subscriptions import ListenStream
     from ipymcp.protocol.types import ToolDefinition
     from ipymcp.runtime.call import CallServices
     from ipymcp.runtime.catalog import Catalog
-    from ipymcp.runtime.connection import Link
-    from ipymcp.runtime.context import Services, Timing
+    from ipymcp.runtime.connection import Connection
+    from ipymcp.runtime.context import RuntimeContext, Timing
     from ipymcp.runtime.events import Event
-    from ipymcp.runtime.resources import Offers
+    from ipymcp.runtime.resources import ResourceCache
     from ipymcp.storage.known_servers import Definitions
 
 __all__ = [
@@ -158,7 +158,7 @@ class Start:
             clock.reschedule(loop.time() + left)
 
 
-async def watch_health(session: ServerSession, link: Link, timing: Timing) -> None:
+async def watch_health(session: ServerSession, link: Connection, timing: Timing) -> None:
     """Ask an idle server every `health_interval` seconds, one that cannot be reached more often, until it can again."""
     calls = session.calls
     while True:
@@ -173,34 +173,34 @@ async def watch_health(session: ServerSession, link: Link, timing: Timing) -> No
             await check(session, link, timing.check)
 
 
-async def check(session: ServerSession, link: Link, seconds: float) -> None:
+async def check(session: ServerSession, link: Connection, seconds: float) -> None:
     """Ask once, and tell the session what came of it."""
     try:
         await link.client.check(seconds)
     except AuthError as error:
-        session.lock_out(error)
+        session.mark_needs_auth(error)
     except CallTimeout as error:
         if session.client is link.client and await link.transport.answers_anew(seconds):
             link.lost("its stream is silent, and it answers on a new connection")
         else:
-            session.lose_sight(error.message)
+            session.mark_unreachable(error.message)
     except ConnectionLost as error:
-        session.lose_sight(error.message)
+        session.mark_unreachable(error.message)
     except HttpError as error:
         if error.status >= 500:
-            session.lose_sight(error.message)
+            session.mark_unreachable(error.message)
         else:
-            session.recover()
+            session.mark_ready()
     except McpError:  # it refuses the question, so it is there
-        session.recover()
+        session.mark_ready()
     else:
-        session.recover()
+        session.mark_ready()
 
 
 _SLOWEST_LISTENING = 60.0
 
 
-async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None:
+async def keep_fresh(session: ServerSession, link: Connection, timing: Timing) -> None:
     """Ask for the tools again when they changed, once for a flood of notices."""
     pause, refreshed = timing.refresh, float("-inf")
     while True:
@@ -214,7 +214,7 @@ async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None
         link.tools_wanted.clear()
         waiters, link.tools_waiters = link.tools_waiters, []
         try:
-            await session.adopt(await link.client.list_tools(timeout=session.definition.timeout))
+            await session.set_tools(await link.client.list_tools(timeout=session.definition.timeout))
         except ConnectionLost:
             return
         except McpError as error:
@@ -226,7 +226,9 @@ async def keep_fresh(session: ServerSession, link: Link, timing: Timing) -> None
         refreshed = time.monotonic()
 
 
-async def hold_subscription(session: ServerSession, link: Link, subscription: Listening, timing: Timing) -> None:
+async def hold_subscription(
+    session: ServerSession, link: Connection, subscription: ListenStream, timing: Timing
+) -> None:
     """Stateless era: hold a subscription, and take it again when the server ends it."""
     delay = timing.listen_again
     while True:
@@ -278,7 +280,7 @@ class TaskCall(Call[T]):
         client.pick_up(self._slot, self._task)
 
 
-_LOOKED_THROUGH = 50
+_MAX_SCANNED = 50
 """Lines of standard error in which a reason is looked for why a start is in vain."""
 
 
@@ -291,7 +293,7 @@ class ServerSession:
         services: The host's.
     """
 
-    def __init__(self, definition: ServerDefinition, digest: str, services: Services) -> None:
+    def __init__(self, definition: ServerDefinition, digest: str, services: RuntimeContext) -> None:
         self.definition = definition
         self.expanded = definition
         """With the values that variables had at its last start."""
@@ -322,7 +324,7 @@ class ServerSession:
         self.rights = rights_of(definition, digest)
         """What its definition says of its tools."""
         self._services = services
-        self._link: Link | None = None
+        self._link: Connection | None = None
         self._log_start = 0
         self._logins = 0
         self._look_again = asyncio.Event()
@@ -469,7 +471,7 @@ class ServerSession:
         raise ServerStopped(f"is {state}", server=self.name, hint=hint)
 
     @property
-    def offers(self) -> Offers:
+    def offers(self) -> ResourceCache:
         """What the live connection has beside tools.
 
         Raises:
@@ -511,7 +513,7 @@ class ServerSession:
 
     def is_hopeless(self) -> bool:
         """Whether its program has ended in a way that another start would not change."""
-        return cannot_get_better(self.exit_code, self.log.last_words(_LOOKED_THROUGH, since=self._log_start))
+        return cannot_get_better(self.exit_code, self.log.last_words(_MAX_SCANNED, since=self._log_start))
 
     def explain(self, error: McpError) -> McpError:
         """The same error, with this server's name and, where the server is to blame, its last words."""
@@ -525,9 +527,9 @@ class ServerSession:
         if error is None:
             self.last_error = ""
             if self.state is not State.READY:
-                self._services.loop.call(self.recover)
+                self._services.loop.call(self.mark_ready)
         elif isinstance(error, AuthError):
-            self._services.loop.call(self.lock_out, error)
+            self._services.loop.call(self.mark_needs_auth, error)
         elif isinstance(error, CallTimeout) and self.definition.url is not None:
             self._services.loop.call(self._suspect)
 
@@ -538,7 +540,7 @@ class ServerSession:
             link.is_checked = True
             self.spawn(self._check(link), "check")
 
-    async def _check(self, link: Link) -> None:
+    async def _check(self, link: Connection) -> None:
         try:
             await check(self, link, self._services.timing.check)
         finally:
@@ -570,7 +572,7 @@ class ServerSession:
 
     async def _run(self) -> None:
         timing = self._services.timing
-        opener = Opener(self, self._services)
+        opener = Connector(self, self._services)
         self._look_again = asyncio.Event()
         failures, was_ready = 0, False
         while True:
@@ -617,7 +619,7 @@ class ServerSession:
                 self._give_up(State.ERROR, failure)
                 return
 
-    async def _start(self, opener: Opener) -> Link:
+    async def _start(self, opener: Connector) -> Connection:
         async with Start(self._services.starts) as self.start_under_way:
             try:
                 return await opener.connect(self.start_under_way)
@@ -640,7 +642,7 @@ class ServerSession:
             async with asyncio.timeout(self._services.timing.unreachable):
                 await self._look_again.wait()
 
-    async def _live(self, link: Link) -> str:
+    async def _live(self, link: Connection) -> str:
         """From ready to the end of the connection; the reason of its end."""
         self.client, self.away_since, self.connected_since = link.client, None, time.time()
         self.last_error = ""
@@ -650,7 +652,7 @@ class ServerSession:
         timing = self._services.timing
         tasks = [self.spawn(keep_fresh(self, link, timing), "refresh")]
         tasks.append(self.spawn(self.subscriptions.keep(link.client), "subscriptions"))
-        tasks.append(self.spawn(link.offers.get_to_know(timing.get_to_know), "offers"))
+        tasks.append(self.spawn(link.offers.prefetch(timing.prefetch_delay), "offers"))
         if link.subscription is not None:
             tasks.append(self.spawn(hold_subscription(self, link, link.subscription, timing), "listen"))
         if self.definition.url is not None:
@@ -666,12 +668,12 @@ class ServerSession:
 
     # -- for the connection -------------------------------------------------------------------------------------------
 
-    def use(self, link: Link) -> None:
+    def use(self, link: Connection) -> None:
         """From now on this is its connection, still to be opened."""
         self._link = link
         self._log_start = self.log.total
 
-    async def adopt(self, definitions: list[ToolDefinition]) -> None:
+    async def set_tools(self, definitions: list[ToolDefinition]) -> None:
         """These are its tools now.
 
         Raises:
@@ -700,7 +702,7 @@ class ServerSession:
             self.client = None
             self._move(State.RESTARTING, reason)
 
-    def reopen(self, link: Link, reason: str) -> None:
+    def reopen(self, link: Connection, reason: str) -> None:
         """Open the session anew, by the handshake: in the stateless era the server cannot ask what it asks."""
         if self.client is not link.client or link.ended.done() or self._is_reopening:
             return
@@ -714,7 +716,7 @@ class ServerSession:
         self._move(State.RESTARTING, text)
         link.ended.set_result(f"{reason}: the session was opened anew by the handshake; call it again")
 
-    def lose_sight(self, reason: str) -> None:
+    def mark_unreachable(self, reason: str) -> None:
         """It cannot be reached now; calls are tried nevertheless."""
         if self.client is None or self.state is State.UNREACHABLE:
             return
@@ -725,13 +727,13 @@ class ServerSession:
         if self._link is not None:
             self._link.check_soon.set()
 
-    def lock_out(self, error: AuthError) -> None:
+    def mark_needs_auth(self, error: AuthError) -> None:
         """It wants a login now, and there is none; calls are tried nevertheless."""
         if self.client is not None and self.state is not State.NEEDS_AUTH:
             self.last_error = error.message
             self._move(State.NEEDS_AUTH, error.message)
 
-    def recover(self) -> None:
+    def mark_ready(self) -> None:
         """It answers again."""
         if self.client is None or not self.state.is_troubled or self._logins:
             return
@@ -752,7 +754,7 @@ class ServerSession:
             async with contextlib.AsyncExitStack() as clocks:
                 for call in list(self._services.running.values()):
                     if call.session is self:
-                        clocks.enter_context(call.owing())
+                        clocks.enter_context(call.pause_timeout())
                 if self._link is not None:
                     clocks.enter_context(self._link.client.held())
                 if self.start_under_way is not None:

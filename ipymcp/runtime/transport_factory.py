@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.provider import OAuth
     from ipymcp.protocol.oauth.settings import LoginUser
     from ipymcp.protocol.transports.base import Transport
-    from ipymcp.runtime.context import Services
+    from ipymcp.runtime.context import RuntimeContext
 
-__all__ = ["Way", "authorizer", "login_extension", "transport", "ways"]
+__all__ = ["TransportKind", "authorizer", "login_extension", "transport", "transport_kinds"]
 
-Way = Literal["stdio", "http", "sse"]
+TransportKind = Literal["stdio", "http", "sse"]
 
 _LOGIN_EXTENSIONS = {
     "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
@@ -32,7 +32,7 @@ _LOGIN_EXTENSIONS = {
 }
 
 
-def ways(definition: ServerDefinition) -> tuple[Way, ...]:
+def transport_kinds(definition: ServerDefinition) -> tuple[TransportKind, ...]:
     """What to try, in this order.
 
     An older server may know legacy SSE alone: then the POST is answered 400, 404 or 405, and a GET is tried (2025-11-25
@@ -43,7 +43,9 @@ def ways(definition: ServerDefinition) -> tuple[Way, ...]:
     return (definition.transport,)
 
 
-def transport(definition: ServerDefinition, way: Way, services: Services, login: OAuth | None) -> Transport:
+def transport(
+    definition: ServerDefinition, way: TransportKind, services: RuntimeContext, login: OAuth | None
+) -> Transport:
     """The transport to try, not yet opened.
 
     Raises:
@@ -66,7 +68,7 @@ def transport(definition: ServerDefinition, way: Way, services: Services, login:
     return Remote(definition.url, headers=_headers(definition), authorizer=login, limit=definition.max_result_bytes)
 
 
-def authorizer(definition: ServerDefinition, digest: str, user: LoginUser, services: Services) -> OAuth | None:
+def authorizer(definition: ServerDefinition, digest: str, user: LoginUser, services: RuntimeContext) -> OAuth | None:
     """What gets past the server's login; None where the definition holds its credentials itself, or there is no login.
 
     Args:

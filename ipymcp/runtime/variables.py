@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import ConfigError, SecretError
-from ipymcp.interaction.questions import CANCELLED, Answer, FormQuestion
+from ipymcp.interaction.questions import CANCELLED, ElicitationAnswer, FormQuestion
 from ipymcp.masking import masks
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 from ipymcp.storage.secrets import is_password
@@ -16,14 +16,14 @@ from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.interaction.questions import Interaction
-    from ipymcp.runtime.context import Services
+    from ipymcp.interaction.questions import UserInterface
+    from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.session import ServerSession, Start
 
 __all__ = ["expanded_now"]
 
 
-async def expanded_now(session: ServerSession, start: Start, services: Services) -> ServerDefinition:
+async def expanded_now(session: ServerSession, start: Start, services: RuntimeContext) -> ServerDefinition:
     """The session's definition with the values that its variables have now. The user is asked for inputs, once.
 
     Raises:
@@ -53,17 +53,17 @@ async def expanded_now(session: ServerSession, start: Start, services: Services)
     return expanded
 
 
-async def _ask(session: ServerSession, inputs: list[str], start: Start, services: Services) -> None:
+async def _ask(session: ServerSession, inputs: list[str], start: Start, services: RuntimeContext) -> None:
     """Have the user give what has not been given yet; where nobody can be asked, what has a default is that."""
     definition, known = session.definition, services.store.inputs
 
     def missing() -> list[str]:
         return [name for name in inputs if known.given(definition, name) is None]
 
-    def fill(interaction: Interaction) -> Answer:
+    def fill(interaction: UserInterface) -> ElicitationAnswer:
         names = missing()  # another server of the document may just have asked
         if not names:
-            return Answer("accept")
+            return ElicitationAnswer("accept")
         fields = {name: _field(definition.inputs[name]) for name in names}
         message = f"{definition.source} wants {'a value' if len(names) == 1 else 'values'} for it"
         schema = {"type": "object", "properties": fields, "required": names}
@@ -87,7 +87,7 @@ async def _ask(session: ServerSession, inputs: list[str], start: Start, services
     await _keep(session, [name for name in passwords if name not in missing()], services)
 
 
-async def _recall(session: ServerSession, names: Iterable[str], services: Services) -> None:
+async def _recall(session: ServerSession, names: Iterable[str], services: RuntimeContext) -> None:
     """Take the passwords that are kept for this definition."""
     for name in names:
         try:
@@ -98,7 +98,7 @@ async def _recall(session: ServerSession, names: Iterable[str], services: Servic
             session.log.add("host", "warning", f"what was kept as input:{name} cannot be read: {error.message}")
 
 
-async def _keep(session: ServerSession, names: Iterable[str], services: Services) -> None:
+async def _keep(session: ServerSession, names: Iterable[str], services: RuntimeContext) -> None:
     """Keep passwords for the next kernel."""
     for name in names:
         try:

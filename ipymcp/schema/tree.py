@@ -69,7 +69,7 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _DATA: Final = frozenset(("enum", "const", "default", "examples"))
 """Keywords whose values are no schemas, whatever they look like."""
-_LONGEST_UNITED: Final = 400
+_MAX_UNION: Final = 400
 _NOTES: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format", "$comment")
 )
@@ -506,7 +506,7 @@ def united(schemas: list[Any]) -> Any:
         return {"anyOf": alternatives}
     texts = [text for each in distinct if isinstance(text := _as_schema(each).get("description"), str)]
     text = " / ".join(dict.fromkeys(texts))
-    about = {"description": text if len(text) <= _LONGEST_UNITED else texts[0]} if texts else {}
+    about = {"description": text if len(text) <= _MAX_UNION else texts[0]} if texts else {}
     return {**cast("Schema", alternatives[0]), **about} if isinstance(alternatives[0], dict) else alternatives[0]
 
 

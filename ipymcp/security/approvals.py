@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from ipymcp.interaction.questions import ApprovalAnswer, Caller, Card
     from ipymcp.security.policy import Policy
-    from ipymcp.security.rules import Decision, Remembered, Rights, Subject
+    from ipymcp.security.rules import Decision, SavedRules, ServerGrants, ToolRef
     from ipymcp.security.untrusted import Conversation
 
-__all__ = ["Approvals", "Wish"]
+__all__ = ["Approvals", "PendingApproval"]
 
 _TOGETHER = 0.02
 """Seconds without another wish after which those there are become a question."""
@@ -33,11 +33,11 @@ _HINTS = {
 
 
 @dataclass(eq=False)
-class Wish:
+class PendingApproval:
     """A call that needs consent."""
 
-    entry: Subject
-    rights: Rights
+    entry: ToolRef
+    rights: ServerGrants
     caller: Caller
     turn: str
     arguments: bytes
@@ -74,16 +74,16 @@ class Approvals:
     def __init__(
         self,
         policy: Policy,
-        remembered: Callable[[], Remembered],
+        remembered: Callable[[], SavedRules],
         ask: Callable[[ApprovalQuestion], Awaitable[ApprovalAnswer | None]],
     ) -> None:
         self._policy = policy
         self._remembered = remembered
         self._ask = ask
-        self._wishes: list[Wish] = []
+        self._wishes: list[PendingApproval] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def obtain(self, wish: Wish) -> None:
+    async def obtain(self, wish: PendingApproval) -> None:
         """Wait for the user's consent.
 
         Raises:
@@ -114,7 +114,7 @@ class Approvals:
             count = len(self._wishes)
             await asyncio.sleep(_TOGETHER)
 
-    async def _settle(self, together: Sequence[Wish]) -> None:
+    async def _settle(self, together: Sequence[PendingApproval]) -> None:
         open_wishes = sorted(filter(self._is_open, together), key=_order)
         if not open_wishes:
             return
@@ -133,7 +133,7 @@ class Approvals:
         for wish in open_wishes:
             self._apply(answer, wish)
 
-    async def _keep(self, wishes: Sequence[Wish], decision: Decision) -> None:
+    async def _keep(self, wishes: Sequence[PendingApproval], decision: Decision) -> None:
         remembered = self._remembered()
         rules = [
             await remembered.keep(wish.rights.digest, escape(wish.entry.name), decision, wish.entry.server, wish.caller)
@@ -141,9 +141,9 @@ class Approvals:
         ]
         self._policy.remember(await remembered.rules())
         for rule in rules:
-            self._policy.say(rule)
+            self._policy.add_rule(rule)
 
-    def _is_open(self, wish: Wish) -> bool:
+    def _is_open(self, wish: PendingApproval) -> bool:
         """Whether it still has to be asked about; what was answered meanwhile may decide it."""
         if wish.outcome.done():
             return False
@@ -156,7 +156,7 @@ class Approvals:
             wish.granted()
         return verdict.decision == "ask"
 
-    def _question(self, wishes: Sequence[Wish]) -> ApprovalQuestion:
+    def _question(self, wishes: Sequence[PendingApproval]) -> ApprovalQuestion:
         answers: list[ApprovalAnswer] = ["once", "server", "notebook", "always", "never", "no"]
         if all(wish.turn for wish in wishes):
             answers.insert(1, "answer")
@@ -164,20 +164,20 @@ class Approvals:
         card = next(filter(None, reversed(cards)), "")
         return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), card)
 
-    def _wanted(self, wish: Wish) -> WantedCall:
+    def _wanted(self, wish: PendingApproval) -> WantedCall:
         known = hints(wish.entry, wish.rights)
         said = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
         why = self._doubt(wish) or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
         return WantedCall(wish.entry.server, wish.entry.name, wish.arguments, wish.caller, why, said)
 
-    def _doubt(self, wish: Wish) -> str:
+    def _doubt(self, wish: PendingApproval) -> str:
         """The reason to ask that lies in the conversation."""
         conversation = wish.conversation
         if conversation is None or not self._policy.is_doubted(wish.entry, wish.rights, conversation):
             return ""
-        return conversation.doubt
+        return conversation.taint
 
-    def _apply(self, answer: ApprovalAnswer | None, wish: Wish) -> None:
+    def _apply(self, answer: ApprovalAnswer | None, wish: PendingApproval) -> None:
         if wish.card is not None:
             wish.card.answered(answer)
         digest, caller = wish.rights.digest, wish.caller
@@ -186,9 +186,9 @@ class Approvals:
             case "answer":
                 self._policy.allow_turn(wish.turn, wish.rights, wish.entry)
             case "server":
-                self._policy.say(Rule("*", "allow", here, digest, caller))
+                self._policy.add_rule(Rule("*", "allow", here, digest, caller))
             case "notebook":
-                self._policy.say(Rule(escape(wish.entry.name), "allow", here, digest, caller))
+                self._policy.add_rule(Rule(escape(wish.entry.name), "allow", here, digest, caller))
             case "never":
                 wish.refused(_error(wish, "you said never"))
             case "no":
@@ -210,10 +210,10 @@ class Approvals:
         wish.granted()
 
 
-def _order(wish: Wish) -> int:
+def _order(wish: PendingApproval) -> int:
     return wish.card.number if wish.card is not None else 0
 
 
-def _error(wish: Wish, text: str, hint: str | None = None) -> PolicyError:
+def _error(wish: PendingApproval, text: str, hint: str | None = None) -> PolicyError:
     hint = hint or f"%mcp policy explain {quoted(wish.name)}"
     return PolicyError(text, server=wish.entry.server, tool=wish.entry.name, hint=hint)

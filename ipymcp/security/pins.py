@@ -41,7 +41,7 @@ __all__ = [
     "Pin",
     "Pinning",
     "Pins",
-    "Spelled",
+    "CanonicalTool",
     "canonical",
     "diff",
     "fingerprint",
@@ -142,7 +142,7 @@ class Pin(Struct, frozen=True):
     """When, in seconds since the epoch."""
 
 
-class Spelled(NamedTuple):
+class CanonicalTool(NamedTuple):
     """A tool as it is now."""
 
     text: str
@@ -169,13 +169,13 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def spelled(tools: Iterable[ToolDefinition]) -> dict[str, Spelled]:
+def spelled(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
     """Each tool's canonical definition and its fingerprint, by name; of two of one name the first's."""
-    found: dict[str, Spelled] = {}
+    found: dict[str, CanonicalTool] = {}
     for tool in tools:
         if tool.name not in found:
             text = canonical(tool)
-            found[tool.name] = Spelled(text, fingerprint(text))
+            found[tool.name] = CanonicalTool(text, fingerprint(text))
     return found
 
 
@@ -202,7 +202,7 @@ class Pins:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def compare(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> Differences:
+    async def compare(self, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> Differences:
         """What differs from what was pinned. All tools are pinned when the first of the definition are seen.
 
         Args:
@@ -228,11 +228,11 @@ class Pins:
         )
         return {tool: Pin(found, definition, pinned) for tool, found, definition, pinned in rows}
 
-    async def accept(self, digest: str, server: str, tools: Mapping[str, Spelled]) -> None:
+    async def accept(self, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> None:
         """Pin them as they are now."""
         await self._insert("REPLACE", digest, server, tools)
 
-    async def _insert(self, otherwise: str, digest: str, server: str, tools: Mapping[str, Spelled]) -> None:
+    async def _insert(self, otherwise: str, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> None:
         def insert(connection: Connection) -> None:
             now = time.time()
             rows = ((digest, name, one.hash, _storable(one.text), server, now) for name, one in tools.items())
@@ -369,7 +369,7 @@ def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
     return frozenset((digest, name) for digest, tools in names.items() for name in tools)
 
 
-def _differing(now: Mapping[str, Spelled], locked: Mapping[str, str]) -> dict[str, str]:
+def _differing(now: Mapping[str, CanonicalTool], locked: Mapping[str, str]) -> dict[str, str]:
     """The tools that differ, and how, for people."""
     changed = {name: "has changed" for name, found in now.items() if locked.get(name, found.hash) != found.hash}
     new = {name: "is new" for name in now if name not in locked}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.security.rules import Rights, Rule, Subject
+    from ipymcp.security.rules import Rule, ServerGrants, ToolRef
     from ipymcp.security.untrusted import Conversation
 
     PinsMode: TypeAlias = Literal["models", "all", "off"]
@@ -25,15 +25,15 @@ __all__ = ["Policy", "PolicyError"]
 
 _Agreed: TypeAlias = "tuple[str, str | None]"
 """A tool by its definition's digest and its name; None for all of the server's."""
-_MOST_TURNS = 32
+_MAX_TURNS = 32
 """Answers of models whose consents are kept; one that is over is not told to us."""
 
 
 class _Known(NamedTuple):
     """A verdict and all that it was made from, compared by identity."""
 
-    entry: Subject
-    rights: Rights
+    entry: ToolRef
+    rights: ServerGrants
     filters: tuple[Any, ...]
     state: object
     verdict: Verdict
@@ -45,7 +45,7 @@ class Policy:
     def __init__(self) -> None:
         self.filters = Filters()
         """What `%mcp disable` switched off."""
-        self.said: tuple[Rule, ...] = ()
+        self.session_rules: tuple[Rule, ...] = ()
         """What was decided in this notebook, oldest first."""
         self.remembered: tuple[Rule, ...] = ()
         """What was answered "always" and "never", oldest first."""
@@ -61,14 +61,14 @@ class Policy:
         self._state = object()
         """Replaced with every change, so that what was made from the old one is seen to be stale."""
         self._known: dict[tuple[str, str, Caller], _Known] = {}
-        self._worlds: dict[tuple[str, str], tuple[Subject, Rights, bool]] = {}
+        self._worlds: dict[tuple[str, str], tuple[ToolRef, ServerGrants, bool]] = {}
 
     # -- asking it ----------------------------------------------------------------------------------------------------
 
     def check(
         self,
-        entry: Subject,
-        rights: Rights,
+        entry: ToolRef,
+        rights: ServerGrants,
         caller: Caller = "user",
         turn: str = "",
         conversation: Conversation | None = None,
@@ -87,7 +87,7 @@ class Policy:
         """
         verdict = self.verdict(entry, rights, caller)
         if verdict.decision == "allow" and conversation is not None and self.is_doubted(entry, rights, conversation):
-            verdict = Verdict("ask", conversation.doubt, notice=verdict.notice)
+            verdict = Verdict("ask", conversation.taint, notice=verdict.notice)
         if verdict.decision == "allow":
             return verdict
         if verdict.decision == "ask":
@@ -102,16 +102,16 @@ class Policy:
             hint=verdict.hint or f"%mcp policy explain {name} · %mcp policy allow {name}",
         )
 
-    def is_doubted(self, entry: Subject, rights: Rights, conversation: Conversation) -> bool:
+    def is_doubted(self, entry: ToolRef, rights: ServerGrants, conversation: Conversation) -> bool:
         """Whether to ask about a tool since the model has read strangers' words: of what may change something, once."""
         return (
-            bool(conversation.doubt)
+            bool(conversation.taint)
             and self.doubts
             and hints(entry, rights).get("readOnlyHint") is not True
             and not self.has_agreed(conversation, rights, entry)
         )
 
-    def is_open_world(self, entry: Subject, rights: Rights) -> bool:
+    def is_open_world(self, entry: ToolRef, rights: ServerGrants) -> bool:
         """Whether what a tool answers may be anybody's words: it is not said to stay with its own data."""
         key = (entry.server, entry.name)
         known = self._worlds.get(key)
@@ -125,7 +125,7 @@ class Policy:
         """Stands for all that was decided so far: another object after every change."""
         return self._state
 
-    def verdict(self, entry: Subject, rights: Rights, caller: Caller = "user") -> Verdict:
+    def verdict(self, entry: ToolRef, rights: ServerGrants, caller: Caller = "user") -> Verdict:
         """What is decided of a tool for a caller."""
         key = (entry.server, entry.name, caller)
         known = self._known.get(key)
@@ -142,7 +142,7 @@ class Policy:
         self._known[key] = _Known(entry, rights, filters, state, verdict)
         return verdict
 
-    def rules(self, entry: Subject, rights: Rights, caller: Caller) -> list[Rule]:
+    def rules(self, entry: ToolRef, rights: ServerGrants, caller: Caller) -> list[Rule]:
         """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
         found: list[Rule] = []
         for rule in matching(entry, rights, caller, self._decided()):
@@ -157,14 +157,14 @@ class Policy:
         told since; what they allow takes back nothing that was said here.
         """
         ordered = dict.fromkeys(self.remembered)
-        for rule in self.said:
+        for rule in self.session_rules:
             since = self.remembered[self.remembered.index(rule) + 1 :] if rule in ordered else ()
             for one in (rule, *(one for one in since if one.decision != "allow")):
                 ordered.pop(one, None)
                 ordered[one] = None
         return ordered
 
-    def _decide(self, entry: Subject, rights: Rights, caller: Caller) -> Verdict:
+    def _decide(self, entry: ToolRef, rights: ServerGrants, caller: Caller) -> Verdict:
         forbidden = self._disabled(entry) or forbidden_by_mode(entry, rights) or self._pinned(entry, rights, caller)
         if forbidden is not None and forbidden.decision == "deny":
             return forbidden
@@ -173,7 +173,7 @@ class Policy:
         why = f"denied by the rule {str(rule)!r}" if rule.decision == "deny" else str(rule)
         return Verdict(rule.decision, why, notice=notice)
 
-    def _disabled(self, entry: Subject) -> Verdict | None:
+    def _disabled(self, entry: ToolRef) -> Verdict | None:
         pattern = self.filters.forbidding(entry)
         if pattern is None:
             return None
@@ -181,7 +181,7 @@ class Policy:
         by = "" if pattern in (name, escape(name)) else f" by {pattern!r}"
         return Verdict("deny", f"is disabled{by}", f"%mcp enable {quoted(escape(name))}")
 
-    def _pinned(self, entry: Subject, rights: Rights, caller: Caller) -> Verdict | None:
+    def _pinned(self, entry: ToolRef, rights: ServerGrants, caller: Caller) -> Verdict | None:
         key, name = (rights.digest, entry.name), quoted(f"{entry.server}.{entry.name}")
         if key in self._unlocked:
             return Verdict("deny", "differs from mcp.lock", f"%mcp pins {name}")
@@ -196,7 +196,7 @@ class Policy:
         notice = f"{entry.server}.{entry.name} has changed since it was pinned: %mcp pins {name}"
         return Verdict("allow", "", notice=notice)
 
-    def _has_allowance(self, rights: Rights, caller: Caller) -> bool:
+    def _has_allowance(self, rights: ServerGrants, caller: Caller) -> bool:
         """Whether the user has allowed something of a definition's server: they saw the tools that it had then."""
         return any(
             rule.decision == "allow" and rule.digest and rule.digest == rights.digest and rule.caller in ("", caller)
@@ -205,30 +205,30 @@ class Policy:
 
     # -- changing it --------------------------------------------------------------------------------------------------
 
-    def say(self, rule: Rule) -> None:
+    def add_rule(self, rule: Rule) -> None:
         """Decide something for this notebook, instead of what was decided of the same pattern."""
-        kept = (known for known in self.said if _about(known) != _about(rule))
-        self.said = (*kept, rule)
+        kept = (known for known in self.session_rules if _about(known) != _about(rule))
+        self.session_rules = (*kept, rule)
         self._state = object()
 
-    def allow_turn(self, turn: str, rights: Rights, entry: Subject | None) -> None:
+    def allow_turn(self, turn: str, rights: ServerGrants, entry: ToolRef | None) -> None:
         """Allow a tool, or all of its server's, for the rest of a model's answer."""
         self._turns.setdefault(turn, set()).add(_agreed(rights, entry))
         self._turns.move_to_end(turn)
-        while len(self._turns) > _MOST_TURNS:
+        while len(self._turns) > _MAX_TURNS:
             self._turns.popitem(last=False)
 
-    def agree(self, within: object, rights: Rights, entry: Subject | None) -> None:
+    def agree(self, within: object, rights: ServerGrants, entry: ToolRef | None) -> None:
         """The user agrees to a tool, or to all of its server's, within something, such as a conversation."""
         self._agreed.setdefault(within, set()).add(_agreed(rights, entry))
 
-    def has_agreed(self, within: object, rights: Rights, entry: Subject | None) -> bool:
+    def has_agreed(self, within: object, rights: ServerGrants, entry: ToolRef | None) -> bool:
         """Whether the user did."""
         return _covers(self._agreed.get(within), rights, entry)
 
     def reset(self) -> None:
         """Take back all that was decided in this notebook."""
-        self.said = ()
+        self.session_rules = ()
         self._turns.clear()
         self._agreed.clear()
         self._state = object()
@@ -236,7 +236,9 @@ class Policy:
     def remember(self, rules: tuple[Rule, ...]) -> None:
         """These are what is remembered now."""
         if rules != self.remembered:
-            self.said = tuple(rule for rule in self.said if rule in rules or rule not in self.remembered)
+            self.session_rules = tuple(
+                rule for rule in self.session_rules if rule in rules or rule not in self.remembered
+            )
             self.remembered = rules
             self._state = object()
 
@@ -268,11 +270,11 @@ class Policy:
             self._state = object()
 
 
-def _agreed(rights: Rights, entry: Subject | None) -> _Agreed:
+def _agreed(rights: ServerGrants, entry: ToolRef | None) -> _Agreed:
     return rights.digest, None if entry is None else entry.name
 
 
-def _covers(agreed: set[_Agreed] | None, rights: Rights, entry: Subject | None) -> bool:
+def _covers(agreed: set[_Agreed] | None, rights: ServerGrants, entry: ToolRef | None) -> bool:
     return agreed is not None and not agreed.isdisjoint({(rights.digest, None), _agreed(rights, entry)})
 
 

@@ -24,10 +24,10 @@ __all__ = [
     "CALLERS",
     "Decision",
     "Filters",
-    "Remembered",
-    "Rights",
+    "SavedRules",
+    "ServerGrants",
     "Rule",
-    "Subject",
+    "ToolRef",
     "USUAL",
     "Verdict",
     "WHOSE",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class Subject(Protocol):
+class ToolRef(Protocol):
     """A tool, as rules are about it."""
 
     @property
@@ -64,12 +64,12 @@ class Subject(Protocol):
         ...
 
 
-def is_named(tool: Subject, pattern: str) -> bool:
+def is_named(tool: ToolRef, pattern: str) -> bool:
     """Whether a glob over `server.tool` means this tool, by its own name or by what a user types for it."""
     return fnmatchcase(f"{tool.server}.{tool.name}", pattern) or fnmatchcase(f"{tool.server}.{tool.alias}", pattern)
 
 
-def selects(patterns: Sequence[str], tool: Subject) -> bool:
+def selects(patterns: Sequence[str], tool: ToolRef) -> bool:
     """Whether patterns select a tool. The last that matches decides; with only `!` patterns the rest is in.
 
     A pattern without a dot means a server: `fs` is `fs.*`.
@@ -98,7 +98,7 @@ class Filters:
         kept = tuple(rule for rule in self._rules if rule[0] != pattern)
         self._rules = (*kept, (pattern, allowed))
 
-    def forbidding(self, tool: Subject) -> str | None:
+    def forbidding(self, tool: ToolRef) -> str | None:
         """The pattern that switches this tool off, if one does."""
         if not self._rules:
             return None
@@ -114,7 +114,7 @@ CALLERS: tuple[Caller, ...] = ("user", "model", "app")
 _OTHERS: tuple[Caller, ...] = ("model", "app")
 
 
-class Rights(Struct, frozen=True):
+class ServerGrants(Struct, frozen=True):
     """What a server's definition says of its tools.
 
     Attributes:
@@ -134,9 +134,9 @@ class Rights(Struct, frozen=True):
     origin: str = ""
 
 
-def rights_of(definition: ServerDefinition, digest: str = "") -> Rights:
+def rights_of(definition: ServerDefinition, digest: str = "") -> ServerGrants:
     """The part of a definition that policy is about."""
-    return Rights(
+    return ServerGrants(
         digest,
         tuple((glob, cast("Decision", decision)) for glob, decision in definition.tools.items()),
         tuple(definition.auto_approve),
@@ -164,7 +164,7 @@ class Rule(Struct, frozen=True):
     digest: str = ""
     caller: Caller | Literal[""] = ""
 
-    def matches(self, entry: Subject, digest: str) -> bool:
+    def matches(self, entry: ToolRef, digest: str) -> bool:
         """Whether it is about this tool of this server."""
         if not self.digest:
             return _names(entry, self.pattern, f"{entry.server}.")
@@ -201,7 +201,7 @@ class Verdict(Struct, frozen=True):
     notice: str = ""
 
 
-def hints(entry: Subject, rights: Rights) -> dict[str, Any]:
+def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
     """A tool's hints: the server's, and the user's instead where there are any. Missing ones are unknown."""
     from ipymcp.protocol import types
     from ipymcp.protocol.types import is_object
@@ -215,7 +215,7 @@ def hints(entry: Subject, rights: Rights) -> dict[str, Any]:
     return known
 
 
-def forbidden_by_mode(entry: Subject, rights: Rights) -> Verdict | None:
+def forbidden_by_mode(entry: ToolRef, rights: ServerGrants) -> Verdict | None:
     """What the read-only mode says against a tool, if it does."""
     if not rights.read_only:
         return None
@@ -226,7 +226,7 @@ def forbidden_by_mode(entry: Subject, rights: Rights) -> Verdict | None:
     return None if read_only is True else Verdict("deny", "read-only mode: it does not say that it only reads", hint)
 
 
-def matching(entry: Subject, rights: Rights, caller: Caller, said: Iterable[Rule]) -> Iterator[Rule]:
+def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, said: Iterable[Rule]) -> Iterator[Rule]:
     """Every rule that is about this tool, called by this caller; the last of them decides.
 
     Args:
@@ -251,19 +251,19 @@ def matching(entry: Subject, rights: Rights, caller: Caller, said: Iterable[Rule
             yield rule
 
 
-def _means(entry: Subject, pattern: str) -> bool:
+def _means(entry: ToolRef, pattern: str) -> bool:
     """Whether a definition's glob means a tool of its server, by the tool's name or with the server's before it."""
     return _names(entry, pattern) or _names(entry, pattern, f"{entry.server}.")
 
 
-def _names(entry: Subject, pattern: str, prefix: str = "") -> bool:
+def _names(entry: ToolRef, pattern: str, prefix: str = "") -> bool:
     return fnmatchcase(prefix + entry.name, pattern) or fnmatchcase(prefix + entry.alias, pattern)
 
 
 _DECISIONS: dict[str, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 
 
-class Remembered:
+class SavedRules:
     """The rules that outlive the kernel.
 
     Args:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.types import ToolDefinition
 
-__all__ = ["Finding", "MOST_TEXT", "findings", "is_plain", "look_alikes", "scan", "skeleton"]
+__all__ = ["Finding", "MAX_TEXT", "findings", "is_plain", "look_alikes", "scan", "skeleton"]
 
 
-MOST_TEXT = 200_000
+MAX_TEXT = 200_000
 """Characters of one definition beyond which only its beginning is looked through."""
 _TRIGGERS = (
     *("<", "ignore", "disregard", "forget", "override"),
@@ -32,7 +32,7 @@ _TRIGGERS = (
 )
 """Without one of these in it, in small letters, no text matches a pattern that looks for words."""
 _ENCODED = bytes(byte if chr(byte).isalnum() or byte in b"+/" else 32 for byte in range(128)).ljust(256)
-_LONGEST_WORD = 119
+_MAX_WORD = 119
 
 
 def scan(server: str, tools: Iterable[ToolDefinition]) -> tuple[Finding, ...]:
@@ -51,15 +51,15 @@ def is_plain(definition: ToolDefinition) -> bool:
     if not (said.isascii() and said.isprintable() and raw.isascii()) or raw.find(b"\\") >= 0:
         return False
     whole = f"{said} {raw.decode()}"
-    if len(whole) > MOST_TEXT or " " * 80 in whole:
+    if len(whole) > MAX_TEXT or " " * 80 in whole:
         return False
-    if max(map(len, whole.encode().translate(_ENCODED).split())) > _LONGEST_WORD:
+    if max(map(len, whole.encode().translate(_ENCODED).split())) > _MAX_WORD:
         return False
     small = " ".join(whole.lower().split())
     return not any(word in small for word in _TRIGGERS)
 
 
-_DEEPEST = 12
+_MAX_DEPTH = 12
 _EXCERPT = 60
 # Zero-width and joining characters, fillers, variation selectors, tags (ASCII that nobody sees).
 _INVISIBLE = re.compile(
@@ -152,12 +152,12 @@ def findings(name: str, definition: ToolDefinition) -> list[Finding]:
     for part in ("inputSchema", "outputSchema", "annotations"):
         raw = getattr(definition, part)
         if len(raw):
-            texts.extend(_texts(types.loads(raw), part, _DEEPEST))
-    found = [Finding(name, where, what) for where, text in texts for what in _conspicuous(text[:MOST_TEXT])]
+            texts.extend(_texts(types.loads(raw), part, _MAX_DEPTH))
+    found = [Finding(name, where, what) for where, text in texts for what in _conspicuous(text[:MAX_TEXT])]
     found += [
         Finding(name, where, f"too long to be looked through: {len(text):,} characters")
         for where, text in texts
-        if len(text) > MOST_TEXT
+        if len(text) > MAX_TEXT
     ]
     asked = types.loads(definition.inputSchema)
     found += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(asked)]
@@ -237,7 +237,7 @@ def _texts(value: object, where: str, depth: int) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{where}[{place}]", depth - 1)
 
 
-def _secrets(schema: object, where: str = "inputSchema", depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
+def _secrets(schema: object, where: str = "inputSchema", depth: int = _MAX_DEPTH) -> Iterator[tuple[str, str]]:
     if not depth or not is_object(schema):
         return
     properties: object = schema.get("properties")

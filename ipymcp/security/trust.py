@@ -38,7 +38,7 @@ MAX_LINES = 200
 _WIDTH = 120
 _LEAST = 2
 """Lines that the shortest server takes."""
-_SHORTEST = 12
+_MIN_LENGTH = 12
 """Characters of a digest that will do to take an agreement back."""
 _NAMED = 5
 
@@ -446,7 +446,7 @@ def _is_spoken_for(digest: str) -> bool:
 def _is_begun(digest: str, words: str) -> bool:
     """Whether a digest, or enough of its beginning, is among words separated by commas."""
     found = (word.strip() for word in words.lower().split(","))
-    return any(len(word) >= _SHORTEST and digest.startswith(word) for word in found)
+    return any(len(word) >= _MIN_LENGTH and digest.startswith(word) for word in found)
 
 
 def _size(lines: Iterable[str]) -> int:

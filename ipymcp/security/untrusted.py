@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.security.rules import Subject
+    from ipymcp.security.rules import ToolRef
 
 __all__ = [
     "Actor",
@@ -44,7 +44,7 @@ class Conversation:
     """
 
     def __init__(self) -> None:
-        self.doubt = ""
+        self.taint = ""
         """The reason to doubt what the model wants, as half a sentence; empty while it has read nothing untrusted."""
         self._received = ""
 
@@ -60,7 +60,7 @@ class Conversation:
     def given(self) -> None:
         """The model is sent a request with all that was received."""
         if self._received:
-            self.doubt = f"the model has read untrusted content from {self._received}"
+            self.taint = f"the model has read untrusted content from {self._received}"
 
     def read(self, source: str) -> None:
         """The model is given untrusted content now."""
@@ -82,7 +82,7 @@ class Actor:
     caller: Caller
     conversation: Conversation
     turn: str = ""
-    permits: Callable[[Subject], bool] = field(default=lambda _: True)
+    permits: Callable[[ToolRef], bool] = field(default=lambda _: True)
 
 
 _actor: ContextVar[Actor | None] = ContextVar("ipymcp_actor", default=None)

@@ -139,8 +139,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("ipymcp.storage")
-_PATIENCE = 5.0
-_FAREWELL = 0.5
+_TIMEOUT = 5.0
+_CLOSE_TIMEOUT = 0.5
 _REASONS = {
     3: "cannot be opened",  # SQLITE_PERM
     5: "is locked by another program",  # SQLITE_BUSY
@@ -171,7 +171,7 @@ class Database:
     """
 
     def __init__(
-        self, path: Path | None, warn: Callable[[str], None] = _LOGGER.warning, patience: float = _PATIENCE
+        self, path: Path | None, warn: Callable[[str], None] = _LOGGER.warning, patience: float = _TIMEOUT
     ) -> None:
         self.path = path
         self.is_lasting = path is not None
@@ -224,7 +224,7 @@ class Database:
         """Have a transaction run soon, and do not wait. What it raises is logged."""
         self._submit(lambda connection: _transaction(connection, function)).add_done_callback(_log_failure)
 
-    def close(self, timeout: float = _FAREWELL) -> None:
+    def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
         """Do what was posted, waiting so long at most, and close the file. The next use opens it anew."""
         with self._lock:
             thread, self._thread = self._thread, None

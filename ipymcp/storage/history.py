@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     the answer's size in bytes, the answer (both JSON), the error in its stead, the execution count of its cell."""
     Row: TypeAlias = tuple[Any, ...]
 
-__all__ = ["Entry", "History"]
+__all__ = ["HistoryEntry", "History"]
 
 FLUSH_EVERY = 0.5
 """Seconds."""
-MOST_ROWS = 100_000
-LONGEST = 30 * 86_400.0
+MAX_ROWS = 100_000
+MAX_LENGTH = 30 * 86_400.0
 """Seconds a row is kept."""
-_MOST_PENDING = 200_000
-_MOST_VALUE = 100_000
+_MAX_PENDING = 200_000
+_MAX_VALUE = 100_000
 """Bytes of arguments or of a result that are kept, where values are."""
 _LATER = 1_000_000
 """Bytes of a result that may be kept until the next batch, to look into it then."""
-_LONGEST_ERROR = 300
+_MAX_ERROR = 300
 _RECEIVED: Final = 6
 """The place in a `Record` of the answer's size."""
 _CANCELLED: Final = f"{CallCancelled.__name__}: "
@@ -57,12 +57,12 @@ _AGED_EVERY = 3_600.0
 _SIZES = "time, duration, caller, server, tool, sent, received, error, cell"
 _VALUES = f"{_SIZES}, arguments, result"
 _COLUMNS = "id, time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
-_MOST_PARAMETERS = 990
+_MAX_PARAMETERS = 990
 """Of one statement; SQLite takes 999 everywhere. A statement for each row would hand the interpreter's lock to and fro
 with the threads that make calls, thousands of times."""
 
 
-class Entry(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """One call as it was kept.
 
     Attributes:
@@ -138,7 +138,7 @@ class History:
         """A call is over; from any thread, at once."""
         if self.mode == "off":
             return
-        if len(self._pending) >= _MOST_PENDING:
+        if len(self._pending) >= _MAX_PENDING:
             self.lost += 1
             return
         self.added += 1
@@ -169,7 +169,7 @@ class History:
         failed: bool = False,
         since: float | None = None,
         limit: int = 200,
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         """The last calls, newest first.
 
         Args:
@@ -190,7 +190,7 @@ class History:
         given = {condition: value for condition, value in conditions.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
         sql = f"SELECT {_COLUMNS} FROM history {where} ORDER BY id DESC LIMIT ?"
-        return [Entry(*row) for row in await self._database().aquery(sql, (*given.values(), limit))]
+        return [HistoryEntry(*row) for row in await self._database().aquery(sql, (*given.values(), limit))]
 
     # -- in the database's thread -------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class History:
         """Many rows a statement; what all of them share is added by it."""
         width = columns.count(",") + 1
         given = ", ".join(f"column{number}" for number in range(2, width + 1))
-        most = (_MOST_PARAMETERS - 2) // width
+        most = (_MAX_PARAMETERS - 2) // width
         for start in range(0, len(rows), most):
             some = rows[start : start + most]
             places = ", ".join([f"({', '.join('?' * width)})"] * len(some))
@@ -216,10 +216,10 @@ class History:
         self._since_pruned += added
         if self._since_pruned >= _PRUNE_EVERY:
             self._since_pruned = 0
-            connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MOST_ROWS,))
+            connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MAX_ROWS,))
         if time.monotonic() - self._pruned > _AGED_EVERY:  # it looks at every row
             self._pruned = time.monotonic()
-            connection.execute("DELETE FROM history WHERE time < ?", (time.time() - LONGEST,))
+            connection.execute("DELETE FROM history WHERE time < ?", (time.time() - MAX_LENGTH,))
 
 
 def _row(record: Record) -> Row:
@@ -235,7 +235,7 @@ def _values(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def _kept(value: bytes | Raw) -> bytes:
-    text = bytes(memoryview(value)[:_MOST_VALUE]).decode("utf-8", "replace")
+    text = bytes(memoryview(value)[:_MAX_VALUE]).decode("utf-8", "replace")
     return mask(text).encode("utf-8", "replace")
 
 
@@ -245,7 +245,7 @@ def _light(record: Record) -> Record:
     if result is not None:
         failure = _told(result)
         error = ToolFailure(failure) if failure else error
-        result = bytes(memoryview(result)[:_MOST_VALUE])
+        result = bytes(memoryview(result)[:_MAX_VALUE])
     return began, ended, caller, server, tool, arguments, received, result, error, cell
 
 
@@ -284,5 +284,5 @@ def _told(result: Raw | bytes) -> str:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text[: 4 * _LONGEST_ERROR].split())
-    return line if len(line) <= _LONGEST_ERROR else line[:_LONGEST_ERROR] + "…"
+    line = " ".join(text[: 4 * _MAX_ERROR].split())
+    return line if len(line) <= _MAX_ERROR else line[:_MAX_ERROR] + "…"

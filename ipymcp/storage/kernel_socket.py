@@ -26,10 +26,10 @@ VERSION: Final = 1
 PREFIX: Final = "ipymcp-"
 _SLACK: Final = 5.0
 """Seconds by which a process may seem younger than what it wrote."""
-_LONGEST: Final = 10_000
+_MAX_LENGTH: Final = 10_000
 _OTHERS: Final = 0o077
 """The rights of everybody but the user."""
-_PATIENCE: Final = 0.2
+_TIMEOUT: Final = 0.2
 
 
 class Announced(msgspec.Struct, frozen=True):
@@ -121,13 +121,13 @@ def sweep(runtime: Path) -> None:
 def _read(file: Path) -> Announced | None:
     """What a file says; None for what is none of ours, or is being written."""
     with contextlib.suppress(OSError, msgspec.MsgspecError), open(file, "rb", opener=_itself) as stream:
-        return msgspec.json.decode(stream.read(_LONGEST), type=Announced)
+        return msgspec.json.decode(stream.read(_MAX_LENGTH), type=Announced)
     return None
 
 
 def _is_listened_at(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_PATIENCE)
+        connection.settimeout(_TIMEOUT)
         try:
             connection.connect(path)
         except TimeoutError:

@@ -43,7 +43,18 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.storage.database import Database
 
-__all__ = ["Inputs", "Kept", "KeptInput", "Keyring", "Kind", "Safe", "SecretSource", "Secrets", "Vault", "is_password"]
+__all__ = [
+    "Inputs",
+    "StoredSecret",
+    "StoredInput",
+    "Keyring",
+    "Kind",
+    "SecretStore",
+    "SecretSource",
+    "Secrets",
+    "Vault",
+    "is_password",
+]
 
 
 _KEY_BYTES = 32
@@ -140,7 +151,7 @@ def _key_id(key: bytes) -> bytes:
 
 T = TypeVar("T")
 _SERVICE = "ipymcp"
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _REAL = 1.0
 """The least priority of a backend that `keyring` itself recommends: plaintext files, null and fail are below it."""
 
@@ -153,7 +164,7 @@ class Keyring:
         patience: Seconds to wait for it.
     """
 
-    def __init__(self, backend: Any, patience: float = _PATIENCE) -> None:
+    def __init__(self, backend: Any, patience: float = _TIMEOUT) -> None:
         self._backend = backend
         self._patience = patience
 
@@ -163,7 +174,7 @@ class Keyring:
         if os.environ.get("IPYMCP_KEYRING") == "off" or not is_installed("keyring"):
             return None
         try:
-            backend = _within(_PATIENCE, _real_backend)
+            backend = _within(_TIMEOUT, _real_backend)
         except Exception:  # a backend's fault, whatever it is; without it there is still the vault
             return None
         return cls(backend) if backend is not None else None
@@ -232,7 +243,7 @@ def _is_real(backend: Any) -> bool:
 Kind = Literal["secret", "input", "tokens", "registration"]
 
 
-class Kept(Struct, frozen=True):
+class StoredSecret(Struct, frozen=True):
     """One thing that is kept, without its value."""
 
     name: str
@@ -242,7 +253,7 @@ class Kept(Struct, frozen=True):
     """Seconds since 1970."""
 
 
-class Safe:
+class SecretStore:
     """What is kept. May be used from any thread but the loop's.
 
     Args:
@@ -277,7 +288,7 @@ class Safe:
             raise SecretError("it is in a keyring that cannot be found now", hint="set it anew")
         return self._keyring.get(_label(kind, name))
 
-    def set(self, kind: Kind, name: str, value: str) -> Kept:
+    def set(self, kind: Kind, name: str, value: str) -> StoredSecret:
         """Keep a value, in place of an older one.
 
         Raises:
@@ -289,7 +300,7 @@ class Safe:
         self._database.execute(
             "INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?)", (kind, name, place, sealed, now)
         )
-        return Kept(name, place if self._database.is_lasting else "memory", now)
+        return StoredSecret(name, place if self._database.is_lasting else "memory", now)
 
     def delete(self, kind: Kind, name: str) -> bool:
         """Forget a value. Whether there was one; whether it could be read does not matter."""
@@ -308,12 +319,12 @@ class Safe:
             return error.message
         return ""
 
-    def kept(self, kind: Kind) -> list[Kept]:
+    def kept(self, kind: Kind) -> list[StoredSecret]:
         """What there is of a kind, what changed last first."""
         rows = self._database.query(
             "SELECT name, place, changed FROM secrets WHERE kind = ? ORDER BY changed DESC, rowid DESC", (kind,)
         )
-        return [Kept(*row) for row in rows]
+        return [StoredSecret(*row) for row in rows]
 
     def _put(self, label: str, value: str) -> tuple[str, bytes | None]:
         if not self._database.is_lasting:
@@ -348,7 +359,7 @@ class Secrets:
         safe: Where they are kept.
     """
 
-    def __init__(self, safe: Safe) -> None:
+    def __init__(self, safe: SecretStore) -> None:
         self._safe = safe
 
     def get(self, name: str) -> str | None:
@@ -364,7 +375,7 @@ class Secrets:
         masks.add(value)
         return value
 
-    def set(self, name: str, value: str) -> Kept:
+    def set(self, name: str, value: str) -> StoredSecret:
         """Keep a secret, in place of an older one.
 
         Raises:
@@ -383,7 +394,7 @@ class Secrets:
         """Forget a secret. Whether there was one."""
         return self._safe.delete("secret", name)
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[StoredSecret]:
         """What there is, by name, without the values."""
         return sorted(self._safe.kept("secret"), key=lambda kept: kept.name)
 
@@ -392,13 +403,13 @@ class Secrets:
         return self._safe.check("secret", name)
 
 
-class KeptInput(Struct, frozen=True):
+class StoredInput(Struct, frozen=True):
     """A password that is kept, without its value."""
 
     id: str
     server: str
     file: str
-    kept: Kept
+    kept: StoredSecret
 
 
 class Inputs:
@@ -408,7 +419,7 @@ class Inputs:
         safe: Keeps passwords.
     """
 
-    def __init__(self, safe: Safe) -> None:
+    def __init__(self, safe: SecretStore) -> None:
         self._safe = safe
         self._given: dict[tuple[str, str], str] = {}
         """By document and id: the servers of one document share them in this kernel."""
@@ -454,12 +465,12 @@ class Inputs:
         self._safe.set("input", key, value)
         self._kept.add(key)
 
-    def kept(self) -> list[KeptInput]:
+    def kept(self) -> list[StoredInput]:
         """The passwords that are kept, by id."""
-        found: list[KeptInput] = []
+        found: list[StoredInput] = []
         for kept in self._safe.kept("input"):
             name, server, file, _ = json.loads(kept.name)
-            found.append(KeptInput(name, server, file, kept))
+            found.append(StoredInput(name, server, file, kept))
         return sorted(found, key=lambda one: (one.id, one.file, one.server))
 
     def forget(self, name: str) -> bool:
@@ -473,7 +484,7 @@ class Inputs:
             self._kept.discard(one.kept.name)
         return bool(given or kept)
 
-    def check(self, one: KeptInput) -> str:
+    def check(self, one: StoredInput) -> str:
         """Empty if a password can be read, else why not."""
         return self._safe.check("input", one.kept.name)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ipymcp.storage.database import Database
     from ipymcp.storage.known_servers import KnownServers
-    from ipymcp.storage.secrets import Inputs, Safe, Secrets
-    from ipymcp.storage.tokens import KeptTokens
+    from ipymcp.storage.secrets import Inputs, Secrets, SecretStore
+    from ipymcp.storage.tokens import StoredTokens
 
 __all__ = ["Store"]
 
@@ -49,11 +49,11 @@ class Store:
         return KnownServers(self.database)
 
     @cached_property
-    def safe(self) -> Safe:
+    def safe(self) -> SecretStore:
         """Keeps what nobody else may read."""
-        from ipymcp.storage.secrets import Safe, Vault
+        from ipymcp.storage.secrets import SecretStore, Vault
 
-        return Safe(self.database, Vault(self.folder / "vault.key"))
+        return SecretStore(self.database, Vault(self.folder / "vault.key"))
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -70,11 +70,11 @@ class Store:
         return Inputs(self.safe)
 
     @cached_property
-    def tokens(self) -> KeptTokens:
+    def tokens(self) -> StoredTokens:
         """Logins."""
-        from ipymcp.storage.tokens import KeptTokens
+        from ipymcp.storage.tokens import StoredTokens
 
-        return KeptTokens(self.safe, self.folder / "locks", self._warn)
+        return StoredTokens(self.safe, self.folder / "locks", self._warn)
 
     def close(self) -> None:
         """Write what was not written yet, and close the file. The next use opens it anew."""

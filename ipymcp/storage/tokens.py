@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from ipymcp.storage.secrets import Kind, Safe
+    from ipymcp.storage.secrets import Kind, SecretStore
 
-__all__ = ["KeptTokens"]
+__all__ = ["StoredTokens"]
 
 T = TypeVar("T", Registration, Tokens)
-_LONGEST_REFRESH = 60.0
+_MAX_REFRESH = 60.0
 
 
-class KeptTokens:
+class StoredTokens:
     """Keeps registrations and tokens where the user's secrets are. What cannot be read is as if it were not there.
 
     Args:
@@ -35,7 +35,7 @@ class KeptTokens:
         warn: Told of a login that could not be kept; it is good for this kernel all the same.
     """
 
-    def __init__(self, safe: Safe, folder: Path, warn: Callable[[str], None]) -> None:
+    def __init__(self, safe: SecretStore, folder: Path, warn: Callable[[str], None]) -> None:
         self._safe = safe
         self._folder = folder
         self._warn = warn
@@ -83,7 +83,7 @@ class KeptTokens:
 
     def refreshing(self, key: TokenKey) -> AbstractAsyncContextManager[None]:
         """Held while tokens are refreshed, by one at a time among all kernels of the user."""
-        return process_lock(self._folder, _key_name(key), _LONGEST_REFRESH)
+        return process_lock(self._folder, _key_name(key), _MAX_REFRESH)
 
     async def _get(self, kind: Kind, name: str, shape: type[T]) -> T | None:
         try:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ipymcp import AuthError, ConnectionLost, Mcp, McpError, ServerError
-from ipymcp.interaction.questions import Answer, FormQuestion, LoginQuestion, UrlQuestion
+from ipymcp.interaction.questions import ElicitationAnswer, FormQuestion, LoginQuestion, UrlQuestion
 from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
 from tests.environments import ROOT, server_command
@@ -305,7 +305,7 @@ with ipymcp.connect("demo") as mcp:
 
 @dataclass
 class Visitor:
-    """An `Interaction` whose user does as told with the address of a login."""
+    """An `UserInterface` whose user does as told with the address of a login."""
 
     act: Callable[[LoginQuestion], str | None]
     questions: list[LoginQuestion] = field(default_factory=list)
@@ -313,10 +313,10 @@ class Visitor:
     def can_ask(self) -> bool:
         return True
 
-    def fill(self, question: FormQuestion) -> Answer:
+    def fill(self, question: FormQuestion) -> ElicitationAnswer:
         raise AssertionError(question)
 
-    def visit(self, question: UrlQuestion) -> Answer:
+    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
         raise AssertionError(question)
 
     def login(self, question: LoginQuestion) -> str | None:

@@ -18,7 +18,7 @@ from ipymcp.errors import SecretError
 from ipymcp.protocol.oauth.store import Registration, TokenKey, Tokens
 from ipymcp.storage.database import Database
 from ipymcp.storage.locks import process_lock
-from ipymcp.storage.secrets import Keyring, Safe, Vault
+from ipymcp.storage.secrets import Keyring, SecretStore, Vault
 from ipymcp.storage.store import Store
 from tests.environments import ROOT
 from tests.kernels import Kernel
@@ -243,13 +243,15 @@ def backend() -> Backend:
 @pytest.fixture
 def safe(backend: Backend, tmp_path: Path) -> Any:
     database = Database(tmp_path / "state.db")
-    made = Safe(database, Vault(tmp_path / "vault.key"))
+    made = SecretStore(database, Vault(tmp_path / "vault.key"))
     made.__dict__["_keyring"] = Keyring(backend, patience=0.2)
     yield made
     database.close()
 
 
-def test_a_secret_is_kept_in_the_keyring_where_there_is_one(safe: Safe, backend: Backend, tmp_path: Path) -> None:
+def test_a_secret_is_kept_in_the_keyring_where_there_is_one(
+    safe: SecretStore, backend: Backend, tmp_path: Path
+) -> None:
     assert safe.set("secret", "name", "value").place == "keyring"
     assert backend.kept == {("ipymcp", "secret:name"): "value"}
     assert safe.get("secret", "name") == "value"
@@ -258,13 +260,13 @@ def test_a_secret_is_kept_in_the_keyring_where_there_is_one(safe: Safe, backend:
     assert backend.kept == {}
 
 
-def test_what_the_keyring_does_not_take_is_kept_in_the_vault(safe: Safe, backend: Backend) -> None:
+def test_what_the_keyring_does_not_take_is_kept_in_the_vault(safe: SecretStore, backend: Backend) -> None:
     assert safe.set("tokens", "name", "x" * 3000).place == "vault"
     assert safe.get("tokens", "name") == "x" * 3000
     assert backend.kept == {}
 
 
-def test_a_keyring_that_hangs_is_given_up(safe: Safe, backend: Backend) -> None:
+def test_a_keyring_that_hangs_is_given_up(safe: SecretStore, backend: Backend) -> None:
     safe.set("secret", "name", "value")
     backend.delay = 1.0
     assert refused(lambda: safe.get("secret", "name")) == (
@@ -273,7 +275,7 @@ def test_a_keyring_that_hangs_is_given_up(safe: Safe, backend: Backend) -> None:
     )
 
 
-def test_a_keyring_that_is_gone_is_said(safe: Safe) -> None:
+def test_a_keyring_that_is_gone_is_said(safe: SecretStore) -> None:
     safe.set("secret", "name", "value")
     safe.__dict__["_keyring"] = None
     assert refused(lambda: safe.get("secret", "name")) == (

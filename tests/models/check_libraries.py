@@ -40,7 +40,7 @@ import ipymcp
 from ipymcp import Mcp
 from ipymcp.llm.integrations import langchain_tools
 from ipymcp.llm.providers import PLAIN, Declaration
-from ipymcp.llm.pydantic_ai import PydanticDriver
+from ipymcp.llm.pydantic_ai import PydanticBackend
 from ipymcp.llm.schemas import compiled
 from ipymcp.runtime.server_requests import SamplingRequest
 
@@ -138,7 +138,7 @@ def test_a_servers_tools_and_their_results_reach_the_model_and_its_calls_come_ba
 
     def sampled(*messages: dict[str, Any]) -> dict[str, Any]:
         request = SamplingRequest("crm", None, list(messages), "Be brief.", 50, params)
-        return asyncio.run(PydanticDriver().sample(FunctionModel(model), request))[0]
+        return asyncio.run(PydanticBackend().sample(FunctionModel(model), request))[0]
 
     first = sampled(question)
     use = {"type": "tool_use", "id": "w1", "name": "weather", "input": {"city": "Oslo"}}

@@ -16,10 +16,10 @@ import pytest
 
 import ipymcp
 from ipymcp import ToolResult
-from ipymcp.interaction.questions import CANCELLED, Answer, Interaction, LoginQuestion, UrlQuestion
+from ipymcp.interaction.questions import CANCELLED, ElicitationAnswer, LoginQuestion, UrlQuestion, UserInterface
 from ipymcp.masking import masks
 from ipymcp.panel.rows import preview
-from ipymcp.runtime.question_routing import Asking
+from ipymcp.runtime.question_routing import QuestionHandle
 from ipymcp.text import visible
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
@@ -284,7 +284,7 @@ def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], M
     return future, next(iter(view.state["questions"].values()))
 
 
-def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> Asking:
+def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> QuestionHandle:
     return demo.panel.questions.begin("login", rests, None)
 
 
@@ -342,7 +342,7 @@ def types(state: dict[str, dict[str, Any]]) -> list[str]:
     return [one["type"] for one in state["questions"].values()]
 
 
-def ask(demo: Notebook, question: Callable[[Interaction], Any]) -> Future[Any]:
+def ask(demo: Notebook, question: Callable[[UserInterface], Any]) -> Future[Any]:
     host = demo.mcp._host
     return asyncio.run_coroutine_threadsafe(host.desk.ask("login", question, None), host.loop.loop)
 
@@ -405,7 +405,7 @@ def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
     assert question["message"] == "Please <img src=x onerror=alert(1)>⟨U+202E⟩"
     assert (question["title"], question["domain"]) == ("far.tool asks you to visit an address", "example.com")
     view.ask("answer", question=question["id"], action="decline")
-    assert future.result(10) == Answer("decline")
+    assert future.result(10) == ElicitationAnswer("decline")
 
 
 def test_with_the_last_view_goes_the_question(demo: Notebook) -> None:

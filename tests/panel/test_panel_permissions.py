@@ -21,15 +21,15 @@ from ipymcp.interaction.questions import (
     ApprovalQuestion,
     Candidate,
     FormQuestion,
-    Interaction,
     LoginQuestion,
     QuestionKind,
     TrustAnswer,
     TrustQuestion,
     UrlQuestion,
+    UserInterface,
     WantedCall,
 )
-from ipymcp.panel.panel import Panel, Surroundings
+from ipymcp.panel.panel import Panel, PanelContext
 from ipymcp.runtime.host import Host
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named
@@ -49,7 +49,7 @@ VALUES = FormQuestion("far", None, "mcp.json wants a value for it", FORM)
 VISIT = UrlQuestion("demo", "query", "Come", "https://example.com/")
 APPROVAL = ApprovalQuestion((CALL,), ALL)
 
-QUESTIONS: dict[str, tuple[QuestionKind, Callable[[Interaction], Any], Any]] = {
+QUESTIONS: dict[str, tuple[QuestionKind, Callable[[UserInterface], Any], Any]] = {
     "trust": ("trust", lambda asker: asker.trust(TRUST), None),
     "login": ("login", lambda asker: asker.login(LOGIN), None),
     "login whose address is pasted": ("login", lambda asker: asker.login(PASTE), None),
@@ -211,7 +211,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
 def visited(notebook: Notebook) -> DirectView:
     """The view of a stranger, as Voilà has them."""
     notebook.mode = "run"
-    surroundings = Surroundings(lambda: notebook.mode, lambda: "mcp", "one life", has_visitors=True)
+    surroundings = PanelContext(lambda: notebook.mode, lambda: "mcp", "one life", has_visitors=True)
     notebook.panel = Panel(notebook.mcp, surroundings)
     return notebook.view()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ipymcp.errors import McpError
-from ipymcp.protocol.transports.base import Message, RequestId, Transport
+from ipymcp.protocol.transports.base import OutboundMessage, RequestId, Transport
 
 __all__ = ["Recorder", "opened", "request"]
 
@@ -21,7 +21,7 @@ class Recorder:
 
     messages: list[tuple[dict[str, Any], RequestId | None]] = field(default_factory=list)
     errors: dict[RequestId, McpError] = field(default_factory=dict)
-    forgotten: list[Message] = field(default_factory=list)
+    forgotten: list[OutboundMessage] = field(default_factory=list)
     unreachables: list[str] = field(default_factory=list)
     noises: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Recorder:
             self.errors[identifier] = error
         self._tell()
 
-    def expired(self, message: Message) -> None:
+    def expired(self, message: OutboundMessage) -> None:
         self.forgotten.append(message)
         self._tell()
 
@@ -80,17 +80,17 @@ class Recorder:
         self._task = asyncio.ensure_future(tell())
 
 
-def request(identifier: int, tool: str = "any", method: str = "tools/call", **headers: str) -> Message:
+def request(identifier: int, tool: str = "any", method: str = "tools/call", **headers: str) -> OutboundMessage:
     """A message that is a request; for a header `Mcp-Method` say `Mcp_Method`."""
     frame = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": {"name": tool, "arguments": {}}}
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Message(json.dumps(frame).encode(), "request", identifier, method, fields)
+    return OutboundMessage(json.dumps(frame).encode(), "request", identifier, method, fields)
 
 
-def notification(method: str, **headers: str) -> Message:
+def notification(method: str, **headers: str) -> OutboundMessage:
     """A message that is a notification."""
     frame = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
-    return Message(
+    return OutboundMessage(
         frame, "notification", None, method, {name.replace("_", "-"): value for name, value in headers.items()}
     )
 

@@ -1,10 +1,10 @@
-"""An `Interaction` for tests of the desk: there, or not there."""
+"""An `UserInterface` for tests of the desk: there, or not there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipymcp.interaction.questions import Answer, FormQuestion, LoginQuestion, UrlQuestion
+from ipymcp.interaction.questions import ElicitationAnswer, FormQuestion, LoginQuestion, UrlQuestion
 
 
 @dataclass
@@ -14,11 +14,11 @@ class Asker:
     def can_ask(self) -> bool:
         return self.present
 
-    def fill(self, question: FormQuestion) -> Answer:
-        return Answer("accept", {})
+    def fill(self, question: FormQuestion) -> ElicitationAnswer:
+        return ElicitationAnswer("accept", {})
 
-    def visit(self, question: UrlQuestion) -> Answer:
-        return Answer("accept")
+    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
+        return ElicitationAnswer("accept")
 
     def login(self, question: LoginQuestion) -> str | None:
         return None

@@ -14,13 +14,13 @@ from ipymcp.interaction.questions import ApprovalAnswer, ApprovalQuestion, Calle
 from ipymcp.interaction.terminal import ask_approval
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
-from ipymcp.security.approvals import Approvals, Wish
+from ipymcp.security.approvals import Approvals, PendingApproval
 from ipymcp.security.policy import Policy
-from ipymcp.security.rules import Remembered, Rights, Rule
+from ipymcp.security.rules import Rule, SavedRules, ServerGrants
 from ipymcp.security.untrusted import Conversation
 from ipymcp.storage.database import Database
 
-RIGHTS = Rights("d1")
+RIGHTS = ServerGrants("d1")
 
 
 class Asked:
@@ -31,7 +31,7 @@ class Asked:
         self.questions: list[ApprovalQuestion] = []
         self._answers = list(answers)
         self._database = database
-        self.approvals = Approvals(self.policy, lambda: Remembered(database), self._answer)
+        self.approvals = Approvals(self.policy, lambda: SavedRules(database), self._answer)
 
     async def _answer(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
         self.questions.append(question)
@@ -41,11 +41,11 @@ class Asked:
         self, *tools: str, turn: str = "", caller: Caller = "model", conversation: Conversation | None = None
     ) -> list[str]:
         """Want these at once, and give those that may be called; what policy allows already is not asked about."""
-        wishes = [Wish(entry(tool), RIGHTS, caller, turn, b"{}", conversation) for tool in tools]
+        wishes = [PendingApproval(entry(tool), RIGHTS, caller, turn, b"{}", conversation) for tool in tools]
         outcomes = await asyncio.gather(*map(self._want, wishes), return_exceptions=True)
         return [tool for tool, outcome in zip(tools, outcomes, strict=True) if outcome is None]
 
-    async def _want(self, wish: Wish) -> None:
+    async def _want(self, wish: PendingApproval) -> None:
         verdict = self.policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.conversation)
         if verdict.decision == "ask":
             await self.approvals.obtain(wish)
@@ -95,10 +95,10 @@ def test_what_is_denied_stays_so_when_a_whole_server_is_allowed(database: Databa
     async def test() -> None:
         asked = Asked(database, "never", "server")
         assert await asked.want("erase") == []
-        asked.policy.say(Rule("fs.delete", "deny", "this notebook"))
+        asked.policy.add_rule(Rule("fs.delete", "deny", "this notebook"))
         assert await asked.want("read") == ["read"]
         assert await asked.want("write", "erase", "delete") == ["write"]
-        asked.policy.say(Rule("fs.*", "allow", "this notebook"))
+        asked.policy.add_rule(Rule("fs.*", "allow", "this notebook"))
         assert await asked.want("erase", "delete") == ["erase", "delete"]
 
     run(test)
@@ -108,7 +108,7 @@ def test_what_is_denied_stays_so_when_a_whole_server_is_allowed(database: Databa
 def test_an_answer_is_about_the_calls_of_whoever_asked(database: Database, answer: ApprovalAnswer) -> None:
     async def test() -> None:
         asked = Asked(database, answer, "no", "once")
-        asked.policy.say(Rule("fs.*", "ask", "this notebook"))
+        asked.policy.add_rule(Rule("fs.*", "ask", "this notebook"))
         first = await asked.want("read", caller="user")
         assert await asked.want("read", caller="user") == first
         assert await asked.want("read") == []
@@ -132,7 +132,7 @@ def test_the_rest_of_an_answer_is_offered_only_where_there_is_one(database: Data
 def test_a_doubted_model_is_asked_about_once_in_a_conversation(database: Database, answer: ApprovalAnswer) -> None:
     async def test() -> None:
         asked, conversation = Asked(database, answer, "no"), Conversation()
-        asked.policy.say(Rule("fs.*", "allow", "this notebook"))
+        asked.policy.add_rule(Rule("fs.*", "allow", "this notebook"))
         assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
         conversation.read("web.fetch")
         assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
@@ -150,10 +150,10 @@ def test_what_was_agreed_to_in_a_conversation_is_taken_back_with_the_rest(databa
         asked, conversation = Asked(database, "once", "no"), Conversation()
         conversation.read("web.fetch")
         allowed = Rule("fs.*", "allow", "this notebook")
-        asked.policy.say(allowed)
+        asked.policy.add_rule(allowed)
         assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
         asked.policy.reset()
-        asked.policy.say(allowed)
+        asked.policy.add_rule(allowed)
         assert await asked.want("write", turn="2", conversation=conversation) == []
 
     run(test)
@@ -165,7 +165,7 @@ def test_agreeing_once_to_a_doubted_model_takes_nothing_from_the_rules(database:
         conversation.read("web.fetch")
         assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
         assert await asked.want("write", turn="1", conversation=conversation) == []
-        assert [question.calls[0].why for question in asked.questions] == [conversation.doubt, "ask * (a model's call)"]
+        assert [question.calls[0].why for question in asked.questions] == [conversation.taint, "ask * (a model's call)"]
 
     run(test)
 
@@ -192,7 +192,7 @@ def test_an_answer_about_a_tool_named_like_a_glob_is_for_that_tool(database: Dat
 def test_where_nobody_answers_the_rule_is_named(database: Database) -> None:
     async def test() -> None:
         with pytest.raises(PolicyError) as caught:
-            await Asked(database, None).approvals.obtain(Wish(entry("read"), RIGHTS, "model", "", b"{}"))
+            await Asked(database, None).approvals.obtain(PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"))
         assert caught.value._two_lines() == [
             'PolicyError: fs.read: needs your consent by the rule "ask * (a model\'s call)", and nobody answered',
             "  %mcp policy allow fs.read",
@@ -216,7 +216,7 @@ def test_who_stops_waiting_is_not_asked_about(database: Database) -> None:
 def test_a_question_that_fails_leaves_nobody_waiting(database: Database) -> None:
     async def test() -> None:
         with pytest.raises(PolicyError, match="could not be asked about"):
-            await Asked(database).approvals.obtain(Wish(entry("read"), RIGHTS, "model", "", b"{}"))
+            await Asked(database).approvals.obtain(PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"))
 
     run(test)
 
@@ -227,7 +227,7 @@ def test_always_and_never_end_the_asking_that_a_rule_of_this_notebook_began(
 ) -> None:
     async def run() -> None:
         asked = Asked(database, answer)
-        asked.policy.say(Rule("fs.*", "ask", "this notebook"))
+        asked.policy.add_rule(Rule("fs.*", "ask", "this notebook"))
         assert await asked.want("read") == allowed
         assert await asked.want("read") == allowed
         assert len(asked.questions) == 1
@@ -239,9 +239,9 @@ def test_what_was_answered_here_gives_way_to_what_is_forbidden_elsewhere_since_a
     database: Database,
 ) -> None:
     async def run() -> None:
-        asked, elsewhere = Asked(database, "always"), Remembered(database)
+        asked, elsewhere = Asked(database, "always"), SavedRules(database)
         assert await asked.want("read") == ["read"]
-        asked.policy.say(Rule("fs.write", "deny", "this notebook"))
+        asked.policy.add_rule(Rule("fs.write", "deny", "this notebook"))
         await elsewhere.keep("d1", "write", "allow")
         asked.policy.remember(await elsewhere.rules())
         assert await asked.want("read", "write") == ["read"]
@@ -250,7 +250,7 @@ def test_what_was_answered_here_gives_way_to_what_is_forbidden_elsewhere_since_a
         assert await asked.want("read") == []
         await elsewhere.forget()
         asked.policy.remember(await elsewhere.rules())
-        assert [str(rule) for rule in asked.policy.said] == ["deny fs.write (this notebook)"]
+        assert [str(rule) for rule in asked.policy.session_rules] == ["deny fs.write (this notebook)"]
 
     asyncio.run(run())
 

@@ -496,7 +496,7 @@ def test_a_rule_by_a_servers_alias_is_one_by_its_name(home: Path, host: Host) ->
     policy = ToolPolicy(host)
     policy.deny("my_db.drop", "my-db.x", "other.*")
     policy.ask("my_db")
-    assert [rule.pattern for rule in host.guard.policy.said] == ["my-db.drop", "my-db.x", "other.*", "my-db.*"]
+    assert [rule.pattern for rule in host.guard.policy.session_rules] == ["my-db.drop", "my-db.x", "other.*", "my-db.*"]
 
 
 def test_a_definition_shows_no_secret_of_its_address(home: Path) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.runtime.interrupts import Place, Waiter
+from ipymcp.runtime.interrupts import Waiter, WaitingCaller
 from ipymcp.runtime.loop import BackgroundLoop
-from ipymcp.runtime.question_routing import Desk, GaveUp
+from ipymcp.runtime.question_routing import CallerGone, QuestionRouter
 from tests.unit.asker import Asker
 
 
@@ -22,8 +22,8 @@ def loop() -> Iterator[BackgroundLoop]:
 
 
 @pytest.fixture
-def desk(loop: BackgroundLoop) -> Desk:
-    desk = Desk(loop.places)
+def desk(loop: BackgroundLoop) -> QuestionRouter:
+    desk = QuestionRouter(loop.places)
     desk.interaction = Asker()
     return desk
 
@@ -52,19 +52,19 @@ def here(_: object) -> threading.Thread:
     return threading.current_thread()
 
 
-def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, desk: Desk) -> None:
+def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, desk: QuestionRouter) -> None:
     future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None), loop.loop)
     assert future.result(10) is None
 
 
-def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, desk: Desk) -> None:
+def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, desk: QuestionRouter) -> None:
     desk.interaction = Asker(present=False)
     assert loop.run(desk.ask("form", here, None)) is None
     desk.interaction = None
     assert loop.run(desk.ask("form", here, None)) is None
 
 
-def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, desk: Desk) -> None:
+def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, desk: QuestionRouter) -> None:
     call = object()
     first, own = Waiting(loop), Waiting(loop, call)
     try:
@@ -75,7 +75,7 @@ def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, desk: Desk) -> Non
 
 
 def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest_waiting(
-    loop: BackgroundLoop, desk: Desk
+    loop: BackgroundLoop, desk: QuestionRouter
 ) -> None:
     first, second = Waiting(loop), Waiting(loop)
     try:
@@ -87,12 +87,16 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
         second.release()
 
 
-def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(loop: BackgroundLoop, desk: Desk) -> None:
+def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(
+    loop: BackgroundLoop, desk: QuestionRouter
+) -> None:
     with loop.places.blocked(Waiter()):  # in the midst of which it runs something that asks
         assert loop.run(desk.ask("form", here, None)) is threading.main_thread()
 
 
-def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(loop: BackgroundLoop, desk: Desk) -> None:
+def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
+    loop: BackgroundLoop, desk: QuestionRouter
+) -> None:
     waiter, entered = Waiter(), threading.Event()
     with loop.places.blocked(waiter):
         future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None), loop.loop)
@@ -101,7 +105,7 @@ def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(loop: 
     assert future.result(10) is None
 
 
-def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: Desk) -> None:
+def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: QuestionRouter) -> None:
     threads = [Waiting(loop) for _ in range(3)]
     busy = threading.Lock()
 
@@ -126,16 +130,18 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: Desk) -> No
 class Interrupted:
     """Forms whose drawing the user has interrupted."""
 
-    async def draw(self, kind: str, place: Place) -> None:
-        raise GaveUp
+    async def draw(self, kind: str, place: WaitingCaller) -> None:
+        raise CallerGone
 
 
-def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(loop: BackgroundLoop, desk: Desk) -> None:
+def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(
+    loop: BackgroundLoop, desk: QuestionRouter
+) -> None:
     desk.forms = Interrupted()
     assert loop.run(desk.ask("form", here, None)) is None
 
 
-def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: Desk) -> None:
+def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: QuestionRouter) -> None:
     def fail(_: object) -> None:
         raise KeyError("no such widget")
 
@@ -143,7 +149,7 @@ def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: De
         loop.run(desk.ask("form", fail, None))
 
 
-async def _asked_while_awaiting(loop: BackgroundLoop, desk: Desk) -> tuple[threading.Thread | None, bool]:
+async def _asked_while_awaiting(loop: BackgroundLoop, desk: QuestionRouter) -> tuple[threading.Thread | None, bool]:
     mine = asyncio.get_running_loop()
 
     def where(_: object) -> tuple[threading.Thread, bool]:
@@ -152,12 +158,12 @@ async def _asked_while_awaiting(loop: BackgroundLoop, desk: Desk) -> tuple[threa
     return await loop.arun(desk.ask("form", where, (None, False)))
 
 
-def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, desk: Desk) -> None:
+def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, desk: QuestionRouter) -> None:
     assert asyncio.run(_asked_while_awaiting(loop, desk)) == (threading.main_thread(), True)
 
 
 def test_an_interrupt_of_a_question_in_an_awaiting_task_cancels_the_task_and_not_the_loop(
-    loop: BackgroundLoop, desk: Desk
+    loop: BackgroundLoop, desk: QuestionRouter
 ) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config import discovery
-from ipymcp.config.discovery import PROJECT_FILES, Configuration, Discovery, candidates, discover
+from ipymcp.config.discovery import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
 from ipymcp.config.paths import notebook_file
 from ipymcp.errors import ConfigError
 
@@ -211,7 +211,7 @@ def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> N
 def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
     folder, explicit = home / "p", define(home / "x.json", "x")
     define(folder / "mcp.json", "a")
-    watched = Discovery(str(folder))
+    watched = ConfigurationWatch(str(folder))
     assert watched.changes() == []
     assert list(watched.read().servers)[:1] == ["a"]
     watched.named(explicit)

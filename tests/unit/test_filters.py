@@ -9,7 +9,7 @@ from ipymcp.names import identifier
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.security.policy import Policy
-from ipymcp.security.rules import Rights, selects
+from ipymcp.security.rules import ServerGrants, selects
 
 
 def tool(name: str) -> ToolEntry:
@@ -38,7 +38,7 @@ def test_the_last_pattern_that_matches_decides(patterns: list[str], name: str, e
 
 
 def test_a_tool_switched_off_is_refused_with_the_pattern_until_it_is_switched_on() -> None:
-    policy, rights = Policy(), Rights()
+    policy, rights = Policy(), ServerGrants()
     policy.filters.set("fs.*", allowed=False)
     policy.filters.set("fs.read", allowed=True)
     policy.check(tool("fs.read"), rights)
@@ -57,5 +57,5 @@ def test_a_tool_switched_off_by_its_own_name_is_just_disabled() -> None:
     policy = Policy()
     policy.filters.set("fs.write", allowed=False)
     with pytest.raises(PolicyError) as caught:
-        policy.check(tool("fs.write"), Rights())
+        policy.check(tool("fs.write"), ServerGrants())
     assert str(caught.value) == "fs.write: is disabled"

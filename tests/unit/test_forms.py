@@ -8,7 +8,7 @@ import pytest
 
 from ipymcp.interaction.forms import MISSING, CannotDraw, Field, read_form
 from ipymcp.interaction.questions import FormQuestion, UrlQuestion
-from ipymcp.interaction.terminal import Prompts
+from ipymcp.interaction.terminal import TerminalPrompts
 
 TITLED = [{"const": "#F00", "title": "Red"}, {"const": "#0F0", "title": "Green"}]
 
@@ -121,7 +121,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def fill(**properties: Any) -> tuple[str, dict[str, Any] | None]:
     schema = {"type": "object", "properties": properties, "required": ["needed"]}
-    answer = Prompts().fill(FormQuestion("server", None, "Please.", schema))
+    answer = TerminalPrompts().fill(FormQuestion("server", None, "Please.", schema))
     return answer.action, answer.content
 
 
@@ -157,7 +157,7 @@ def test_the_end_of_input_cancels(typed: list[str]) -> None:
 
 def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "object"}}}
-    answer = Prompts().fill(FormQuestion("server", None, "Please.", schema))
+    answer = TerminalPrompts().fill(FormQuestion("server", None, "Please.", schema))
     assert (answer.action, answer.note) == ("decline", "a form that cannot be drawn: 'x' is an object")
     assert capsys.readouterr().out == "server asked for what no form can give; declined ('x' is an object)\n"
 
@@ -167,7 +167,7 @@ def test_what_a_server_writes_cannot_pass_for_anything_else(
 ) -> None:
     typed += [""]
     url = "https://good.example@xn--80ak6aa92e.com/\u202efdp"
-    Prompts().visit(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
+    TerminalPrompts().visit(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
     assert capsys.readouterr().out == (
         "server.tool asks you to visit xn--80ak6aa92e.com:\n"
         "  │ ␛[2JHi\n"
@@ -181,5 +181,5 @@ def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
     typed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     host = "\u0430\u0440\u0440\u04cf\u0435.com"
-    Prompts().visit(UrlQuestion("server", None, "", f"https://{host}/"))
+    TerminalPrompts().visit(UrlQuestion("server", None, "", f"https://{host}/"))
     assert capsys.readouterr().out.startswith(f"server asks you to visit {host} (xn--80ak6aa92e.com):\n")

@@ -16,7 +16,7 @@ from ipymcp.api.history import CallHistory, moment
 from ipymcp.errors import CallTimeout, McpError
 from ipymcp.storage import history as histories
 from ipymcp.storage.database import Database
-from ipymcp.storage.history import Entry, History
+from ipymcp.storage.history import History, HistoryEntry
 
 
 class Later:
@@ -47,7 +47,7 @@ def record(tool: str = "read", result: object = None, error: Exception | None = 
     )  # fmt: skip
 
 
-def entries(history: History, **wanted: Any) -> list[Entry]:
+def entries(history: History, **wanted: Any) -> list[HistoryEntry]:
     return asyncio.run(history.entries(**wanted))
 
 
@@ -56,7 +56,7 @@ def test_a_call_is_kept_with_its_sizes(history: History) -> None:
     history.add(record(result={"content": []}))
     (entry,) = entries(history)
     assert before - 1 < entry.time < time.time() + 1
-    assert entry == Entry(
+    assert entry == HistoryEntry(
         entry.id, entry.time, pytest.approx(0.25), "user", "fs", "read", 7, 14, "", "notebook.ipynb", 7, None, None
     )
 
@@ -106,9 +106,9 @@ def test_calls_go_to_the_database_in_batches_and_one_timer_runs_at_a_time(histor
 
 
 def test_the_oldest_calls_go(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histories, "MOST_ROWS", 50)
+    monkeypatch.setattr(histories, "MAX_ROWS", 50)
     monkeypatch.setattr(histories, "_PRUNE_EVERY", 10)
-    history.add(record("ancient", began=time.monotonic() - histories.LONGEST - 60))
+    history.add(record("ancient", began=time.monotonic() - histories.MAX_LENGTH - 60))
     for number in range(100):
         history.add(record(f"tool_{number}"))
         if number % 10 == 0:
@@ -129,7 +129,7 @@ def test_a_machine_that_slept_since_does_not_move_calls_into_the_past(
 
 
 def test_the_listing_has_a_table_and_a_frame() -> None:
-    listing = CallHistory([Entry(1, 0.0, 0.5, "user", "fs", "read", 7, 14, "", "a.ipynb", 3, b"{}", None)])
+    listing = CallHistory([HistoryEntry(1, 0.0, 0.5, "user", "fs", "read", 7, 14, "", "a.ipynb", 3, b"{}", None)])
     assert repr(listing).splitlines()[1].split() == [
         "time", "who", "tool", "seconds", "sent", "received", "cell", "error"
     ]  # fmt: skip

@@ -10,9 +10,9 @@ import pytest
 from msgspec import Raw
 
 from ipymcp.errors import RpcError
-from ipymcp.protocol.input_rounds import Continuations
-from ipymcp.protocol.jsonrpc import Clocks, Slot
-from ipymcp.protocol.server_requests import MAX_ASKED, Answers
+from ipymcp.protocol.input_rounds import ResponseInterceptors
+from ipymcp.protocol.jsonrpc import Clocks, PendingRequest
+from ipymcp.protocol.server_requests import MAX_ASKED, RequestAnswers
 from tests.clients import EVERYTHING, NoAnswers, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
@@ -23,8 +23,8 @@ def raw(value: Any) -> Raw:
     return Raw(json.dumps(value).encode())
 
 
-def slot() -> Slot:
-    return Slot(lambda progress: None)
+def slot() -> PendingRequest:
+    return PendingRequest(lambda progress: None)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def slot() -> Slot:
     ],
 )
 def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params: dict[str, Any]) -> None:
-    assert Answers(Person(), Clocks()).check(method, raw(params)) == params
+    assert RequestAnswers(Person(), Clocks()).check(method, raw(params)) == params
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params
 )
 def test_anything_else_is_refused(declared: dict[str, Any], method: str, params: Any, code: int) -> None:
     with pytest.raises(RpcError) as caught:
-        Answers(Person(declared=declared), Clocks()).check(method, raw(params))
+        RequestAnswers(Person(declared=declared), Clocks()).check(method, raw(params))
     assert caught.value.code == code
     assert method in caught.value.message
 
 
 def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
-    answers = Answers(Person(), Clocks())
+    answers = RequestAnswers(Person(), Clocks())
     assert answers.check("roots/list", Raw()) == {}
     with pytest.raises(RpcError):
         answers.check("elicitation/create", Raw())
@@ -76,12 +76,12 @@ def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
 
 def test_who_offers_nothing_refuses_everything() -> None:
     with pytest.raises(RpcError) as caught:
-        Answers(NoAnswers(), Clocks()).check("roots/list", Raw())
+        RequestAnswers(NoAnswers(), Clocks()).check("roots/list", Raw())
     assert caught.value.message == "roots/list is not supported by this host"
 
 
 def test_room_is_taken_and_given_back() -> None:
-    answers = Answers(Person(), Clocks())
+    answers = RequestAnswers(Person(), Clocks())
     answers.reserve(MAX_ASKED)
     with pytest.raises(RpcError) as caught:
         answers.reserve()
@@ -97,7 +97,7 @@ def test_room_is_taken_and_given_back() -> None:
 
 def test_what_to_declare_is_asked_again_only_when_told() -> None:
     person = Person(declared={})
-    answers = Answers(person, Clocks())
+    answers = RequestAnswers(person, Clocks())
     person.declared = EVERYTHING
     assert answers.declared == {}
     assert answers.is_outdated("sampling")
@@ -115,7 +115,7 @@ def test_a_held_clock_stands_still_and_others_go_on() -> None:
         clocks, held, free = Clocks(), slot(), slot()
         over = asyncio.Event()
 
-        async def wait(for_slot: Slot) -> str:
+        async def wait(for_slot: PendingRequest) -> str:
             try:
                 async with clocks.limit(for_slot, 0.05):
                     await over.wait()
@@ -157,7 +157,7 @@ def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -
 
 def intercepted(result: str, *, also: str = "") -> list[str]:
     """What goes on with a result, given as JSON."""
-    continuations, seen = Continuations(), list[str]()
+    continuations, seen = ResponseInterceptors(), list[str]()
     continuations.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
     line = f'{{"id":1,"result":{result}{also}}}'.encode()
     assert continuations.intercept(slot(), Raw(result.encode()), Raw(), line) == bool(seen)
@@ -178,7 +178,7 @@ def test_only_the_result_type_itself_counts() -> None:
 
 def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
     for ends in ('{"resultType":"complete","content":["%s"]}', '{"content":["%s"],"resultType": "complete"}'):
-        continuations = Continuations()
+        continuations = ResponseInterceptors()
         continuations.on_result("input_required", lambda slot, raw: None)
         line = (ends % ('input_required","' + "x" * 2_000_000)).encode()
         assert continuations.has_none(line)
@@ -186,7 +186,7 @@ def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
 
 
 def test_refusals_go_to_whoever_knows_a_remedy() -> None:
-    continuations, seen = Continuations(), list[RpcError]()
+    continuations, seen = ResponseInterceptors(), list[RpcError]()
     continuations.on_error(-32020, lambda slot, error: bool(seen.append(error)) or error.message == "mend me")
     for code, message, mended in ((-32020, "mend me", True), (-32020, "no", False), (-32602, "mend me", False)):
         error = raw({"code": code, "message": message})

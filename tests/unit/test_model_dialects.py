@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import ArgumentError
-from ipymcp.llm.answer import Asked, Outcome, read_arguments
+from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
 from ipymcp.llm.providers import Dialect, asked, messages
 from ipymcp.results.content import Image
 
@@ -16,8 +16,8 @@ CHAT = {"id": "c1", "type": "function", "function": {"name": "fs__read", "argume
 RESPONSES = {"type": "function_call", "id": "f", "call_id": "c1", "name": "fs__read", "arguments": '{"path": "a"}'}
 ANTHROPIC = {"type": "tool_use", "id": "c1", "name": "fs__read", "input": {"path": "a"}}
 GEMINI = {"functionCall": {"id": "c1", "name": "fs__read", "args": {"path": "a"}}}
-TEXT = Asked("c1", "fs__read", '{"path": "a"}')
-MAPPING = Asked("c1", "fs__read", {"path": "a"})
+TEXT = ToolCallRequest("c1", "fs__read", '{"path": "a"}')
+MAPPING = ToolCallRequest("c1", "fs__read", {"path": "a"})
 
 
 class Dumped:
@@ -30,7 +30,7 @@ class Dumped:
         return self._value
 
 
-CASES: list[tuple[object, str, Asked]] = [
+CASES: list[tuple[object, str, ToolCallRequest]] = [
     ({"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [CHAT]}}]}, "openai", TEXT),
     ({"role": "assistant", "content": None, "tool_calls": [CHAT]}, "openai", TEXT),
     ([CHAT], "openai", TEXT),
@@ -48,7 +48,7 @@ CASES: list[tuple[object, str, Asked]] = [
 
 
 @pytest.mark.parametrize(("response", "dialect", "call"), CASES)
-def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialect: str, call: Asked) -> None:
+def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialect: str, call: ToolCallRequest) -> None:
     assert asked(response) == (dialect, [call])
     assert asked(Dumped(response)) == (dialect, [call])
     if isinstance(response, list):
@@ -78,7 +78,7 @@ def test_a_message_may_be_put_together_of_a_librarys_objects(response: object, d
     ],
 )
 def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name: str) -> None:
-    broken = Asked("c1", name, None)
+    broken = ToolCallRequest("c1", name, None)
 
     assert asked({"role": "assistant", "tool_calls": [item, None, CHAT]}) == ("openai", [broken, TEXT])
     assert asked([item]) == ("openai", [broken])
@@ -128,8 +128,8 @@ def test_what_is_no_answer_is_refused(value: object, message: str) -> None:
 
 
 IMAGE = Image(PIXEL, "image/x-whatever")
-SHOWN = Outcome(MAPPING, "a chart", (IMAGE,))
-FAILED = Outcome(Asked("c2", "fs__write", {}), "no room", is_error=True)
+SHOWN = ToolCallOutcome(MAPPING, "a chart", (IMAGE,))
+FAILED = ToolCallOutcome(ToolCallRequest("c2", "fs__write", {}), "no room", is_error=True)
 
 
 def test_chat_completions_takes_a_message_a_call_and_images_by_name() -> None:
@@ -184,7 +184,7 @@ MOVING = Image("R0lGODlhAQABAAAAACw=", "image/gif")
 @pytest.mark.parametrize("dialect", ["openai", "openai_responses", "anthropic", "gemini"])
 @pytest.mark.parametrize("image", [FAKE, LARGE])
 def test_what_is_no_picture_or_too_large_is_named_and_not_sent(dialect: Dialect, image: Image) -> None:
-    (message,) = messages(dialect, [Outcome(MAPPING, "so", (IMAGE, image))])
+    (message,) = messages(dialect, [ToolCallOutcome(MAPPING, "so", (IMAGE, image))])
 
     text = str(message)
     assert image.base64 not in text
@@ -193,14 +193,14 @@ def test_what_is_no_picture_or_too_large_is_named_and_not_sent(dialect: Dialect,
 
 
 def test_gemini_takes_no_moving_pictures() -> None:
-    assert MOVING.base64 in str(messages("anthropic", [Outcome(MAPPING, "", (MOVING,))]))
-    assert messages("gemini", [Outcome(MAPPING, "", (MOVING,))])[0]["parts"] == [
+    assert MOVING.base64 in str(messages("anthropic", [ToolCallOutcome(MAPPING, "", (MOVING,))]))
+    assert messages("gemini", [ToolCallOutcome(MAPPING, "", (MOVING,))])[0]["parts"] == [
         {"functionResponse": {"name": "fs__read", "response": {"output": str(MOVING)}, "id": "c1"}}
     ]
 
 
 def test_spaces_round_a_text_stay() -> None:
-    assert messages("openai", [Outcome(MAPPING, "  indented\n")])[0]["content"] == "  indented\n"
+    assert messages("openai", [ToolCallOutcome(MAPPING, "  indented\n")])[0]["content"] == "  indented\n"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +222,8 @@ def test_ollama_answers_with_one_message_and_is_answered_by_the_tools_name() -> 
 
     dialect, (given,) = asked(response)
 
-    assert (dialect, given) == ("ollama", Asked("", "fs__read", {"path": "a"}))
-    assert messages(dialect, [Outcome(given, "text")]) == [{"role": "tool", "tool_name": "fs__read", "content": "text"}]
+    assert (dialect, given) == ("ollama", ToolCallRequest("", "fs__read", {"path": "a"}))
+    assert messages(dialect, [ToolCallOutcome(given, "text")]) == [
+        {"role": "tool", "tool_name": "fs__read", "content": "text"}
+    ]
     assert asked({"model": "m", "done": True, "message": {"role": "assistant", "content": "Hey."}}) == ("ollama", [])

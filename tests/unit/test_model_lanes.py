@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from ipymcp.llm.tool_calls import Lane
+from ipymcp.llm.tool_calls import ReadWriteLimiter
 
 
 class Road:
     """Calls that end when they are told to, and who is on the way."""
 
     def __init__(self, limit: int = 1) -> None:
-        self._lane = Lane(limit)
+        self._lane = ReadWriteLimiter(limit)
         self._ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.going: list[str] = []

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import discovery, tokens
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
-from ipymcp.protocol.oauth.http import Web
+from ipymcp.protocol.oauth.http import MetadataClient
 from ipymcp.protocol.oauth.settings import OAuthSettings
 from ipymcp.protocol.oauth.store import Registration, Tokens
-from ipymcp.protocol.oauth.tokens import Asked, Granter, challenge_of
+from ipymcp.protocol.oauth.tokens import TokenClient, TokenRequest, challenge_of
 from tests.oauth_site import ISSUER, Site
 
 SERVER = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", sends_issuer=True)
@@ -72,7 +72,7 @@ def test_bearer_comes_first_in_what_the_challenges_demand() -> None:
         'DPoP scope="a", resource_metadata="https://x.example/prm"',
         'Bearer scope="b c b", error="insufficient_scope"',
     ]
-    assert discovery.demand(values) == discovery.Demand("https://x.example/prm", ("b", "c"), "insufficient_scope")
+    assert discovery.demand(values) == discovery.ScopeRequest("https://x.example/prm", ("b", "c"), "insufficient_scope")
 
 
 # -- PKCE and the authorization response ------------------------------------------------------------------------------
@@ -84,18 +84,18 @@ def test_the_code_challenge_is_that_of_rfc_7636_appendix_b() -> None:
 
 
 def test_every_login_has_its_own_state_and_verifier_of_full_strength() -> None:
-    one, other = Asked("http://127.0.0.1:1/callback", ()), Asked("http://127.0.0.1:1/callback", ())
+    one, other = TokenRequest("http://127.0.0.1:1/callback", ()), TokenRequest("http://127.0.0.1:1/callback", ())
     assert one.state != other.state and one.verifier != other.verifier
     assert 43 <= len(one.verifier) <= 128
     assert one.state not in repr(one) and one.verifier not in repr(one)
 
 
-def granter(server: AuthorizationServer = SERVER) -> Granter:
-    return Granter(Web(Site(), loopback=False), server, OAuthSettings(), "https://h.example/mcp")
+def granter(server: AuthorizationServer = SERVER) -> TokenClient:
+    return TokenClient(MetadataClient(Site(), loopback=False), server, OAuthSettings(), "https://h.example/mcp")
 
 
 def test_the_request_carries_all_that_the_specification_asks_for() -> None:
-    asked = Asked("http://127.0.0.1:1/callback", ("read", "offline_access"), "the-state", "the-verifier")
+    asked = TokenRequest("http://127.0.0.1:1/callback", ("read", "offline_access"), "the-state", "the-verifier")
     url = granter().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
     parts = urlsplit(url)
     assert (parts.netloc, parts.path) == ("auth.example", "/authorize")
@@ -153,7 +153,7 @@ CALLBACK = "http://127.0.0.1:1/callback"
 )
 def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: str) -> None:
     with pytest.raises(AuthError) as caught:
-        granter().code(Asked(CALLBACK, (), "s"), CALLBACK + address)
+        granter().code(TokenRequest(CALLBACK, (), "s"), CALLBACK + address)
     assert caught.value.message == message
     assert caught.value.hint
 
@@ -163,13 +163,14 @@ def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: 
 )
 def test_an_address_from_elsewhere_is_no_answer(place: str) -> None:
     with pytest.raises(AuthError) as caught:
-        granter().code(Asked(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
+        granter().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
     assert caught.value.message == "the address is not the one that a login at auth.example ends at"
 
 
 def test_a_pasted_address_may_have_blanks_around_it() -> None:
     assert (
-        granter().code(Asked(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n") == "c+1"
+        granter().code(TokenRequest(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n")
+        == "c+1"
     )
 
 
@@ -180,7 +181,9 @@ def ask(
     site: Site, client: Registration, settings: OAuthSettings | None = None, server: AuthorizationServer = SERVER
 ) -> Any:
     fields = {"grant_type": "authorization_code", "code": "the-secret-code"}
-    return asyncio.run(tokens.request(Web(site, loopback=False), server, client, settings or OAuthSettings(), fields))
+    return asyncio.run(
+        tokens.request(MetadataClient(site, loopback=False), server, client, settings or OAuthSettings(), fields)
+    )
 
 
 def test_how_a_client_proves_itself() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses, discovery
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
-from ipymcp.protocol.oauth.http import MAX_BODY, Web
+from ipymcp.protocol.oauth.http import MAX_BODY, MetadataClient
 from tests.oauth_site import ISSUER, Site
 
 # -- addresses --------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def metadata(issuer: str = ISSUER, **more: Any) -> dict[str, Any]:
 
 
 def find_server(site: Site, issuer: str = ISSUER, server_url: str = "https://h.example/mcp") -> AuthorizationServer:
-    return asyncio.run(discovery.authorization_server(Web(site, loopback=False), issuer, server_url))
+    return asyncio.run(discovery.authorization_server(MetadataClient(site, loopback=False), issuer, server_url))
 
 
 def test_metadata_of_another_issuer_is_not_used_and_the_next_place_is_tried() -> None:
@@ -158,21 +158,29 @@ def test_default_addresses_are_only_for_a_server_that_is_its_own_authorization_s
 def test_metadata_that_cannot_be_had_is_named_with_the_reason(answer: Any, trouble: str) -> None:
     url = "https://h.example/.well-known/oauth-protected-resource/mcp"
     with pytest.raises(AuthError) as caught:
-        asyncio.run(discovery.resource(Web(Site(answers={url: answer}), loopback=False), "https://h.example/mcp", None))
+        asyncio.run(
+            discovery.resource(
+                MetadataClient(Site(answers={url: answer}), loopback=False), "https://h.example/mcp", None
+            )
+        )
     assert caught.value.message == f"cannot log in: {url} {trouble}"
 
 
 def test_a_page_for_people_where_metadata_would_be_is_no_metadata() -> None:
     url = "https://h.example/.well-known/oauth-protected-resource/mcp"
     site = Site(answers={url: b"<html>", f"{url.removesuffix('/mcp')}": {"resource": "https://h.example"}})
-    found = asyncio.run(discovery.resource(Web(site, loopback=False), "https://h.example/mcp", None))
-    assert found == discovery.Resource("https://h.example", ("https://h.example",), ())
+    found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), "https://h.example/mcp", None))
+    assert found == discovery.ProtectedResource("https://h.example", ("https://h.example",), ())
 
 
 def test_a_remote_servers_metadata_may_not_point_at_this_machine() -> None:
     site = Site()
     with pytest.raises(AuthError, match="is on this machine"):
-        asyncio.run(discovery.resource(Web(site, loopback=False), "https://h.example/mcp", "http://127.0.0.1:8888/api"))
+        asyncio.run(
+            discovery.resource(
+                MetadataClient(site, loopback=False), "https://h.example/mcp", "http://127.0.0.1:8888/api"
+            )
+        )
     assert site.asked == []
 
 
@@ -197,7 +205,7 @@ def test_a_folder_is_believed_only_by_its_own_metadata(
 ) -> None:
     """A tenant of a shared host gets no tokens that are good for the others."""
     site = Site(answers={where: {"resource": resource, "authorization_servers": [ISSUER]}})
-    found = asyncio.run(discovery.resource(Web(site, loopback=False), f"{SHARED}/tenant/mcp", told))
+    found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), f"{SHARED}/tenant/mcp", told))
     assert found.uri == expected
 
 
@@ -207,7 +215,7 @@ def test_scopes_that_are_none_are_left_out() -> None:
         "scopes_supported": ["read", "a\nb wants you to log in", "w:x/*", "ü", '"'],
     }
     site = Site(answers={f"{KNOWN}/mcp": document})
-    found = asyncio.run(discovery.resource(Web(site, loopback=False), f"{SHARED}/mcp", None))
+    found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), f"{SHARED}/mcp", None))
     assert found.scopes == ("read", "w:x/*")
 
 

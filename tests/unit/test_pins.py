@@ -14,7 +14,7 @@ from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.security.pins import Pinning, canonical, diff, fingerprint, read_lock, write_lock
 from ipymcp.security.policy import Policy
-from ipymcp.security.rules import Rights, Rule
+from ipymcp.security.rules import Rule, ServerGrants
 from ipymcp.storage.database import Database
 
 
@@ -89,9 +89,9 @@ def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(dat
     pinning = Pinning(policy, database)
     compare(pinning, tool())
     compare(pinning, tool(), tool("read-it"))
-    entry, rights = ToolEntry("fs", "read_it", tool("read-it")), Rights("d1")
+    entry, rights = ToolEntry("fs", "read_it", tool("read-it")), ServerGrants("d1")
     assert policy.verdict(entry, rights, "model").decision == "ask"
-    policy.say(Rule(pattern, "allow", "always", "d1", "model"))
+    policy.add_rule(Rule(pattern, "allow", "always", "d1", "model"))
 
     verdict = policy.verdict(entry, rights, "model")
     assert (verdict.decision, verdict.why) == (
@@ -105,11 +105,13 @@ def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(dat
 
 def test_what_was_allowed_of_one_tool_is_no_allowance_for_another_that_is_typed_as_it_was() -> None:
     policy = Policy()
-    policy.say(Rule("read_file", "allow", "always", "d1", "model"))
+    policy.add_rule(Rule("read_file", "allow", "always", "d1", "model"))
 
     other = ToolEntry("fs", "read_file", tool("read-file"))
-    assert policy.verdict(other, Rights("d1"), "model").decision == "ask"
-    assert policy.verdict(ToolEntry("fs", "read_file", tool("read_file")), Rights("d1"), "model").decision == "allow"
+    assert policy.verdict(other, ServerGrants("d1"), "model").decision == "ask"
+    assert (
+        policy.verdict(ToolEntry("fs", "read_file", tool("read_file")), ServerGrants("d1"), "model").decision == "allow"
+    )
 
 
 def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
@@ -123,7 +125,8 @@ def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
     assert not pinning.has_changed("d1", "read")
     assert pinning.has_changed("d1", "write")
     assert (
-        policy.verdict(ToolEntry("fs", "read", changed), Rights("d1", auto_approve=("*",)), "model").decision == "allow"
+        policy.verdict(ToolEntry("fs", "read", changed), ServerGrants("d1", auto_approve=("*",)), "model").decision
+        == "allow"
     )
 
 
@@ -132,7 +135,7 @@ def test_a_changed_tool_is_kept_from_models(database: Any) -> None:
     pinning = Pinning(policy, database)
     compare(pinning, tool())
     compare(pinning, changed := tool(description="Other."))
-    entry, rights = ToolEntry("fs", "read", changed), Rights("d1", auto_approve=("*",))
+    entry, rights = ToolEntry("fs", "read", changed), ServerGrants("d1", auto_approve=("*",))
     assert policy.verdict(entry, rights, "model").decision == "deny"
     asyncio.run(pinning.accept("d1", "fs", [changed]))
     assert policy.verdict(entry, rights, "model").decision == "allow"
@@ -192,10 +195,10 @@ def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: A
     pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
     compare(pinning, changed := tool(description="Other."))
     with pytest.raises(PolicyError, match=r"differs from mcp\.lock"):
-        policy.check(ToolEntry("fs", "read", changed), Rights("d1"))
+        policy.check(ToolEntry("fs", "read", changed), ServerGrants("d1"))
     pinning.hold_to(None, ["fs"])
     compare(pinning, changed)
-    policy.check(ToolEntry("fs", "read", changed), Rights("d1"))
+    policy.check(ToolEntry("fs", "read", changed), ServerGrants("d1"))
 
 
 def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:

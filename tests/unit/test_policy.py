@@ -9,9 +9,9 @@ from ipymcp.errors import PolicyError
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.security.policy import Policy
-from ipymcp.security.rules import Decision, Rights, Rule, forbidden_by_mode
+from ipymcp.security.rules import Decision, Rule, ServerGrants, forbidden_by_mode
 
-NO_RIGHTS = Rights()
+NO_RIGHTS = ServerGrants()
 
 
 def entry(name: str = "write_file", server: str = "fs", **hints: bool) -> ToolEntry:
@@ -19,7 +19,7 @@ def entry(name: str = "write_file", server: str = "fs", **hints: bool) -> ToolEn
     return ToolEntry(server, name.replace("-", "_"), ToolDefinition(name, annotations=annotations))
 
 
-def decisions(policy: Policy, tool: ToolEntry, rights: Rights = NO_RIGHTS) -> tuple[Decision, Decision, Decision]:
+def decisions(policy: Policy, tool: ToolEntry, rights: ServerGrants = NO_RIGHTS) -> tuple[Decision, Decision, Decision]:
     return tuple(policy.verdict(tool, rights, caller).decision for caller in ("user", "model", "app"))  # type: ignore
 
 
@@ -34,18 +34,18 @@ def test_missing_hints_are_neither_safe_nor_dangerous() -> None:
 
 
 def test_the_users_hints_hold_instead_of_the_servers() -> None:
-    rights = Rights(hints=(("write_*", {"readOnlyHint": False}),))
+    rights = ServerGrants(hints=(("write_*", {"readOnlyHint": False}),))
     assert decisions(Policy(), entry(readOnlyHint=True, openWorldHint=False), rights) == ("allow", "ask", "ask")
 
 
 def test_auto_approve_is_for_models_and_apps() -> None:
-    rights = Rights(auto_approve=("write_file",))
+    rights = ServerGrants(auto_approve=("write_file",))
     assert decisions(Policy(), entry(), rights) == ("allow", "allow", "allow")
     assert decisions(Policy(), entry("delete"), rights) == ("allow", "ask", "ask")
 
 
 def test_of_the_rules_of_a_definition_the_last_that_matches_decides() -> None:
-    rights = Rights(tools=(("*", "ask"), ("read_*", "allow"), ("read_secret", "deny")), auto_approve=("*",))
+    rights = ServerGrants(tools=(("*", "ask"), ("read_*", "allow"), ("read_secret", "deny")), auto_approve=("*",))
     policy = Policy()
     assert decisions(policy, entry("write_file"), rights) == ("ask", "ask", "ask")
     assert decisions(policy, entry("read_file"), rights) == ("allow", "allow", "allow")
@@ -53,10 +53,10 @@ def test_of_the_rules_of_a_definition_the_last_that_matches_decides() -> None:
 
 
 def test_what_is_said_here_comes_after_what_is_remembered_and_that_after_the_definition() -> None:
-    policy, rights = Policy(), Rights("d1", tools=(("*", "deny"),))
+    policy, rights = Policy(), ServerGrants("d1", tools=(("*", "deny"),))
     policy.remember((Rule("write_*", "allow", "always", "d1"),))
     assert decisions(policy, entry(), rights) == ("allow", "allow", "allow")
-    policy.say(Rule("fs.*", "ask", "this notebook"))
+    policy.add_rule(Rule("fs.*", "ask", "this notebook"))
     assert decisions(policy, entry(), rights) == ("ask", "ask", "ask")
     policy.reset()
     assert decisions(policy, entry(), rights) == ("allow", "allow", "allow")
@@ -65,19 +65,19 @@ def test_what_is_said_here_comes_after_what_is_remembered_and_that_after_the_def
 def test_what_was_allowed_one_definition_is_nothing_to_another_of_its_name() -> None:
     policy = Policy()
     policy.remember((Rule("*", "allow", "always", "the user's"),))
-    assert decisions(policy, entry(), Rights("the user's")) == ("allow", "allow", "allow")
-    assert decisions(policy, entry(), Rights("a project's")) == ("allow", "ask", "ask")
+    assert decisions(policy, entry(), ServerGrants("the user's")) == ("allow", "allow", "allow")
+    assert decisions(policy, entry(), ServerGrants("a project's")) == ("allow", "ask", "ask")
 
 
 def test_a_rule_for_a_tool_is_not_one_for_what_its_name_would_match() -> None:
     policy = Policy()
     policy.remember((Rule("[*]", "allow", "always", "d1"),))  # a tool named "*", as an answer about it is kept
-    assert decisions(policy, entry("*"), Rights("d1"))[1] == "allow"
-    assert decisions(policy, entry("delete"), Rights("d1"))[1] == "ask"
+    assert decisions(policy, entry("*"), ServerGrants("d1"))[1] == "allow"
+    assert decisions(policy, entry("delete"), ServerGrants("d1"))[1] == "ask"
 
 
 def test_read_only_mode_refuses_what_does_not_say_that_it_only_reads() -> None:
-    policy, rights = Policy(), Rights(read_only=True, tools=(("*", "allow"),))
+    policy, rights = Policy(), ServerGrants(read_only=True, tools=(("*", "allow"),))
     assert decisions(policy, entry(), rights) == ("deny",) * 3
     assert decisions(policy, entry(readOnlyHint=False), rights) == ("deny",) * 3
     assert decisions(policy, entry(readOnlyHint=True), rights) == ("allow",) * 3
@@ -90,16 +90,16 @@ def test_read_only_mode_refuses_what_does_not_say_that_it_only_reads() -> None:
 
 
 def test_hinted_read_only_mode_refuses_what_says_that_it_writes() -> None:
-    policy, rights = Policy(), Rights(read_only="hinted")
+    policy, rights = Policy(), ServerGrants(read_only="hinted")
     assert decisions(policy, entry(), rights) == ("allow", "ask", "ask")
     assert decisions(policy, entry(readOnlyHint=False), rights) == ("deny",) * 3
 
 
 def test_a_denied_call_names_the_rule() -> None:
     policy = Policy()
-    policy.say(Rule("fs.write_*", "deny", "this notebook"))
+    policy.add_rule(Rule("fs.write_*", "deny", "this notebook"))
     with pytest.raises(PolicyError) as caught:
-        policy.check(entry(), Rights())
+        policy.check(entry(), ServerGrants())
     assert caught.value._two_lines() == [
         "PolicyError: fs.write_file: denied by the rule 'deny fs.write_* (this notebook)'",
         "  %mcp policy explain fs.write_file · %mcp policy allow fs.write_file",
@@ -107,7 +107,7 @@ def test_a_denied_call_names_the_rule() -> None:
 
 
 def test_a_disabled_tool_is_refused_whatever_the_rules_say() -> None:
-    policy, rights = Policy(), Rights(tools=(("*", "allow"),))
+    policy, rights = Policy(), ServerGrants(tools=(("*", "allow"),))
     assert policy.verdict(entry(), rights).decision == "allow"
     policy.filters.set("fs.write_*", allowed=False)
     with pytest.raises(PolicyError, match=r"is disabled by 'fs\.write_\*'"):
@@ -117,7 +117,7 @@ def test_a_disabled_tool_is_refused_whatever_the_rules_say() -> None:
 
 
 def test_a_changed_tool_is_out_of_a_models_reach_and_a_person_is_told() -> None:
-    policy, rights = Policy(), Rights("d1", auto_approve=("*",))
+    policy, rights = Policy(), ServerGrants("d1", auto_approve=("*",))
     policy.set_changed(frozenset({("d1", "write_file")}), frozenset())
     assert decisions(policy, entry(), rights) == ("allow", "deny", "deny")
     assert (
@@ -133,11 +133,11 @@ def test_what_the_lock_file_does_not_have_is_refused() -> None:
     policy = Policy()
     policy.set_changed(frozenset(), frozenset({("d1", "write_file")}))
     with pytest.raises(PolicyError, match=r"fs\.write_file: differs from mcp\.lock"):
-        policy.check(entry(), Rights("d1"))
+        policy.check(entry(), ServerGrants("d1"))
 
 
 def test_consent_for_an_answer_is_for_that_answer() -> None:
-    policy, rights, tool = Policy(), Rights("d1"), entry()
+    policy, rights, tool = Policy(), ServerGrants("d1"), entry()
     policy.allow_turn("turn-1", rights, tool)
     assert policy.check(tool, rights, "model", "turn-1").decision == "allow"
     assert policy.check(tool, rights, "model", "turn-2").decision == "ask"
@@ -146,8 +146,8 @@ def test_consent_for_an_answer_is_for_that_answer() -> None:
 
 
 def test_explain_has_every_rule_in_order() -> None:
-    policy, rights = Policy(), Rights("d1", tools=(("*", "allow"),), auto_approve=("*",), origin="mcp.json")
-    policy.say(Rule("fs.*", "deny", "this notebook"))
+    policy, rights = Policy(), ServerGrants("d1", tools=(("*", "allow"),), auto_approve=("*",), origin="mcp.json")
+    policy.add_rule(Rule("fs.*", "deny", "this notebook"))
     assert [str(rule) for rule in policy.rules(entry(), rights, "model")] == [
         "ask * (a model's call)",
         "allow * (autoApprove in mcp.json)",
@@ -157,10 +157,10 @@ def test_explain_has_every_rule_in_order() -> None:
 
 
 def test_a_definitions_globs_may_name_its_server() -> None:
-    rights = Rights(
+    rights = ServerGrants(
         tools=(("*", "deny"), ("fs.write_*", "allow"), ("git.*", "deny")), hints=(("fs.*", {"readOnlyHint": True}),)
     )
     assert decisions(Policy(), entry(), rights) == ("allow", "allow", "allow")
     assert decisions(Policy(), entry("delete"), rights) == ("deny", "deny", "deny")
-    assert decisions(Policy(), entry(), Rights(auto_approve=("fs.write_file",))) == ("allow", "allow", "allow")
-    assert forbidden_by_mode(entry(), Rights(read_only=True, hints=rights.hints)) is None
+    assert decisions(Policy(), entry(), ServerGrants(auto_approve=("fs.write_file",))) == ("allow", "allow", "allow")
+    assert forbidden_by_mode(entry(), ServerGrants(read_only=True, hints=rights.hints)) is None

@@ -15,7 +15,7 @@ import pytest
 
 from ipymcp.errors import AuthError, ConfigError
 from ipymcp.protocol.oauth.fetch import fetch
-from ipymcp.protocol.oauth.http import Web
+from ipymcp.protocol.oauth.http import MetadataClient
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
 from ipymcp.protocol.transports.network import TLS_ENDED, Network
 
@@ -143,7 +143,7 @@ def test_where_the_server_is_on_this_machine_too_everything_may_be_connected_to(
 )
 def test_metadata_of_a_server_elsewhere_does_not_reach_this_machine(host: str) -> None:
     host = socket.gethostname() if host == "<own>" else host
-    web = Web(fetch, loopback=False)
+    web = MetadataClient(fetch, loopback=False)
     web.answered_from("10.0.0.1")
     with listening() as (port, visitors), pytest.raises(AuthError) as caught:
         asyncio.run(web.document(f"https://{host}:{port}/", "the server's metadata"))
@@ -155,7 +155,7 @@ def test_metadata_of_a_server_elsewhere_does_not_reach_this_machine(host: str) -
 def test_hosts_that_the_user_has_configured_may_be_anywhere() -> None:
     host = socket.gethostname()
     with listening() as (port, visitors), pytest.raises(AuthError):
-        web = Web(fetch, loopback=False, vouched=frozenset({f"{host}:{port}"}))
+        web = MetadataClient(fetch, loopback=False, vouched=frozenset({f"{host}:{port}"}))
         asyncio.run(web.document(f"https://{host}:{port}/", "the server's metadata"))
     assert len(visitors) == 1  # and answered no TLS
 

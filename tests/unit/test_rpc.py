@@ -10,7 +10,7 @@ import pytest
 
 from ipymcp.errors import CallError, ConnectionLost, RpcError
 from ipymcp.protocol import types
-from ipymcp.protocol.jsonrpc import Peer, Slot, excerpt, find_id
+from ipymcp.protocol.jsonrpc import Peer, PendingRequest, excerpt, find_id
 
 
 class Owner:
@@ -38,7 +38,7 @@ class Asked:
         self.owner = Owner()
         self.peer = Peer(self.owner, "test#1")
         self.heard: list[types.Progress | None] = []
-        self.slot = Slot(self.heard.append)
+        self.slot = PendingRequest(self.heard.append)
         self.id = self.peer.open(self.slot, "tools/call")
 
     def receive(self, *messages: object) -> None:
@@ -131,15 +131,15 @@ def test_a_malformed_answer_fails_the_request_it_was_meant_for(asked: Asked, lin
 
 
 def test_a_slot_that_was_taken_hears_nothing_more(asked: Asked) -> None:
-    assert asked.peer.take(asked.slot)
-    assert not asked.peer.take(asked.slot)
+    assert asked.peer.claim(asked.slot)
+    assert not asked.peer.claim(asked.slot)
     asked.receive({"id": asked.id, "result": {}})
     assert asked.heard == []
 
 
 def test_all_fail_each_with_an_error_of_its_own() -> None:
     peer = Peer(Owner(), "test#1")
-    slots = [Slot(lambda _: None) for _ in range(3)]
+    slots = [PendingRequest(lambda _: None) for _ in range(3)]
     for slot in slots:
         peer.open(slot, "x")
     peer.fail_all(lambda: ConnectionLost("gone"))
@@ -149,15 +149,15 @@ def test_all_fail_each_with_an_error_of_its_own() -> None:
 
 def test_of_many_threads_that_take_a_slot_one_gets_it() -> None:
     peer = Peer(Owner(), "test#1")
-    slots = [Slot(lambda _: None) for _ in range(500)]
+    slots = [PendingRequest(lambda _: None) for _ in range(500)]
     for slot in slots:
         peer.open(slot, "x")
-    taken: list[Slot] = []
+    taken: list[PendingRequest] = []
     start = threading.Barrier(4)
 
     def take_all() -> None:
         start.wait()
-        taken.extend(slot for slot in slots if peer.take(slot))
+        taken.extend(slot for slot in slots if peer.claim(slot))
 
     threads = [threading.Thread(target=take_all) for _ in range(4)]
     for thread in threads:
@@ -192,7 +192,7 @@ def test_an_excerpt_is_short_and_readable() -> None:
 
 def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> None:
     peer, slot = asked.peer, asked.slot
-    assert peer.renew(slot)
+    assert peer.reassign_id(slot)
     assert slot.id != asked.id
     assert peer.holds(slot)
     assert (peer.slot(asked.id), peer.slot(slot.id)) == (None, slot)
@@ -200,27 +200,27 @@ def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> No
     assert slot.result is None
     asked.receive({"jsonrpc": "2.0", "id": slot.id, "result": {"a": 1}})
     assert bytes(slot.result) == b'{"a": 1}'
-    assert not peer.renew(slot)
+    assert not peer.reassign_id(slot)
     assert len(peer) == 0
 
 
 def test_a_request_that_is_renewed_and_given_up_at_once_has_one_owner() -> None:
     peer = Peer(Owner(), "test#1")
     for _ in range(300):
-        slot = Slot(lambda progress: None)
+        slot = PendingRequest(lambda progress: None)
         peer.open(slot, "tools/call")
         taken: list[bool] = []
         start = threading.Barrier(2)
 
-        def take(slot: Slot = slot, taken: list[bool] = taken, start: threading.Barrier = start) -> None:
+        def take(slot: PendingRequest = slot, taken: list[bool] = taken, start: threading.Barrier = start) -> None:
             start.wait()
-            taken.append(peer.take(slot))
+            taken.append(peer.claim(slot))
 
         thread = threading.Thread(target=take)
         thread.start()
         start.wait()
         for _ in range(10):
-            peer.renew(slot)
+            peer.reassign_id(slot)
         thread.join()
         assert taken == [True]
         assert len(peer) == 0

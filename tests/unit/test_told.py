@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ipymcp.interaction.questions import Answer, Candidate, FormQuestion, LoginQuestion, TrustAnswer, TrustQuestion
+from ipymcp.interaction.questions import (
+    Candidate,
+    ElicitationAnswer,
+    FormQuestion,
+    LoginQuestion,
+    TrustAnswer,
+    TrustQuestion,
+)
 from ipymcp.masking import masks
 from ipymcp.panel import questions
 
@@ -12,19 +19,19 @@ def test_no_secret_is_in_the_line_of_a_form() -> None:
     question = FormQuestion("crm", "sync", "Log\nin, \u202eplease", {"type": "object", "properties": fields})
     masks.add("known-secret-value")
     content = {"user": "ada", "pin": "1234", "api_key": "sk-abc", "note": "known-secret-value", "odd": "\ud800"}
-    line = questions.fill(question, Answer("accept", content))
+    line = questions.fill(question, ElicitationAnswer("accept", content))
     given = 'user = "ada", pin = ••••, api_key = ••••, note = "[secret]", odd = "?"'
     assert line == f"crm.sync asked: Log in, ⟨U+202E⟩please · {given}"
 
 
 def test_a_form_without_values_was_answered_all_the_same() -> None:
     question = FormQuestion("crm", None, "Go on?", {"type": "object"})
-    assert questions.fill(question, Answer("accept", {})) == "crm asked: Go on? · answered"
+    assert questions.fill(question, ElicitationAnswer("accept", {})) == "crm asked: Go on? · answered"
 
 
 def test_a_line_is_short() -> None:
     question = FormQuestion("crm", None, "x" * 10_000, {"type": "object"})
-    assert len(questions.fill(question, Answer("accept", {"a": "y" * 10_000}))) < 700
+    assert len(questions.fill(question, ElicitationAnswer("accept", {"a": "y" * 10_000}))) < 700
 
 
 def test_a_login_is_told_without_its_address() -> None:

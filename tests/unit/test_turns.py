@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS, TurnReader
+from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS, LeasedReader
 from tests.unit.test_pipes import PATIENCE, loop, on
 
 __all__ = ["loop"]
@@ -26,7 +26,7 @@ class Pipe:
         self.heard: list[bytes] = []
         self.changed = threading.Event()
         self.read_end, self.end = os.pipe()
-        self.reader: TurnReader = on(loop, lambda: TurnReader(loop, self.read_end, self._hear))  # type: ignore[assignment]
+        self.reader: LeasedReader = on(loop, lambda: LeasedReader(loop, self.read_end, self._hear))  # type: ignore[assignment]
 
     def _hear(self, chunk: bytes) -> None:
         self.heard.append(chunk)

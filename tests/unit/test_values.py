@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ipymcp.config.reading import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.line_syntax import LineError, tokenize
-from ipymcp.notebook.line_values import Object, Text, parse_arguments, parse_body, read_value
+from ipymcp.notebook.line_values import Object, TypedText, parse_arguments, parse_body, read_value
 
 FRAME = object()
 LOCAL = {"i": 7, "both": "local"}
@@ -20,7 +20,7 @@ USER = {"n": 5, "frame": FRAME, "both": "user", "row": {"a b": "x:y", "k": [1, 2
 NAMES = (LOCAL, USER)
 
 
-def value(line: str) -> Text | Object:
+def value(line: str) -> TypedText | Object:
     (word,) = tokenize(line).words
     return read_value(word, NAMES)
 
@@ -56,7 +56,7 @@ def test_a_dollar_name_is_the_notebooks_object_local_names_first() -> None:
     ],
 )
 def test_text_json_and_quoted_text_stay_as_typed(line: str, text: str, quoted: bool) -> None:
-    assert value(line) == Text(text, quoted=quoted)
+    assert value(line) == TypedText(text, quoted=quoted)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_text_json_and_quoted_text_stay_as_typed(line: str, text: str, quoted: b
 )
 def test_braces_are_filled_like_an_f_string(line: str, text: str) -> None:
     filled = value(line)
-    assert isinstance(filled, Text)
+    assert isinstance(filled, TypedText)
     assert filled.text == text
 
 
@@ -156,7 +156,7 @@ def test_a_name_missing_deep_in_the_users_own_function_is_not_called_a_name_of_t
 
 def test_arguments_keep_their_order_and_keys() -> None:
     words = tokenize("max-results=5 frame=$frame").words
-    assert parse_arguments(words, NAMES) == [("max-results", Text("5")), ("frame", Object(FRAME))]
+    assert parse_arguments(words, NAMES) == [("max-results", TypedText("5")), ("frame", Object(FRAME))]
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_a_dollar_name_within_a_value_is_never_sent_as_text(line: str, found: st
 
 
 def test_what_a_refused_dollar_name_is_said_to_be_written_as_works() -> None:
-    assert value("x={n}/{i}") == Text("5/7")
-    assert value('x="{n}"') == Text("5", quoted=True)
-    assert value("x={row['k']}$") == Text("[1, 2]$")
+    assert value("x={n}/{i}") == TypedText("5/7")
+    assert value('x="{n}"') == TypedText("5", quoted=True)
+    assert value("x={row['k']}$") == TypedText("[1, 2]$")
 
 
 @pytest.mark.parametrize(

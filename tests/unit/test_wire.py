@@ -59,7 +59,7 @@ def test_broken_text_is_mended(data: bytes, value: object) -> None:
     ],
 )
 def test_what_is_no_json_says_where(data: bytes, message: str) -> None:
-    with pytest.raises(types.NotJson) as caught:
+    with pytest.raises(types.InvalidJson) as caught:
         types.loads(data)
     assert str(caught.value) == message
     with pytest.raises(ValueError):

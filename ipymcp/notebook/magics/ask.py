@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ipymcp.api.toolset import Toolset
     from ipymcp.llm.answer import Answer
     from ipymcp.llm.backend import Limits
-    from ipymcp.llm.chat import Asker, Wanted
+    from ipymcp.llm.chat import AskRequest, ModelChat
     from ipymcp.llm.tool_search import Discover
-    from ipymcp.notebook.line_syntax import Parsed, Request
+    from ipymcp.notebook.line_syntax import MagicRequest, Parsed
 
 __all__ = ["COMMANDS"]
 
@@ -68,7 +68,7 @@ _LIMIT = re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^)]+)\)")
 _MODEL = re.compile(r'\bmodel="([^"]+)"')
 
 
-def _ask(request: Request) -> Any:
+def _ask(request: MagicRequest) -> Any:
     try:
         return _asked(request)
     except McpError as error:
@@ -76,7 +76,7 @@ def _ask(request: Request) -> Any:
         raise
 
 
-def _asked(request: Request) -> Any:
+def _asked(request: MagicRequest) -> Any:
     wanted = _wanted(request)
     asker = request.mcp._asker
     parsed, out = request.parsed, request.parsed.text("--out")
@@ -103,13 +103,13 @@ def _as_options(hint: str | None) -> str | None:
     return hint and _LIMIT.sub(r"--\1 \2", _MODEL.sub(r"--model \1", hint))
 
 
-def _answered(request: Request, asker: Asker, wanted: Wanted, shape: str) -> Answer:
+def _answered(request: MagicRequest, asker: ModelChat, wanted: AskRequest, shape: str) -> Answer:
     """The answer, shown as it comes where that is wanted."""
     if request.is_quiet or shape == "json":
         return request.mcp._loop.run(asker.ask(wanted))
-    from ipymcp.notebook.live_answer import CellAudience
+    from ipymcp.notebook.live_answer import CellOutput
 
-    audience = CellAudience(request.extension, as_markdown=shape == "markdown")
+    audience = CellOutput(request.extension, as_markdown=shape == "markdown")
     try:
         answer = request.mcp._loop.run(asker.ask(wanted, audience))
     except BaseException as error:
@@ -137,8 +137,8 @@ def _stopped() -> list[str]:
     ]
 
 
-def _wanted(request: Request) -> Wanted:
-    from ipymcp.llm.chat import Wanted
+def _wanted(request: MagicRequest) -> AskRequest:
+    from ipymcp.llm.chat import AskRequest
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
@@ -146,7 +146,7 @@ def _wanted(request: Request) -> Wanted:
         where = "in the cell below it" if request.cell is not None else "after it"
         raise LineError(f"what is the question? Write it {where}", 0)
     model = parsed.text("--model") or parsed.text("-m")
-    return Wanted(
+    return AskRequest(
         prompt=prompt.strip(),
         model=model,
         tools=_tools(request, parsed),
@@ -162,7 +162,7 @@ def _wanted(request: Request) -> Wanted:
     )
 
 
-def _tools(request: Request, parsed: Parsed) -> Toolset:
+def _tools(request: MagicRequest, parsed: Parsed) -> Toolset:
     patterns = _patterns([*parsed.texts("--tools"), *request.names])
     if not patterns:
         return request.mcp.tools
@@ -177,7 +177,7 @@ def _patterns(texts: list[str]) -> list[str]:
     return [pattern for text in texts for pattern in text.split(",") if pattern]
 
 
-def _returns(request: Request, parsed: Parsed) -> Any:
+def _returns(request: MagicRequest, parsed: Parsed) -> Any:
     source = parsed.text("--returns")
     if source is None:
         return None

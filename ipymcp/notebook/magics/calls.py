@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ipymcp.api.history import CallHistory
     from ipymcp.api.tool import Tool
     from ipymcp.api.toolset import Toolset
-    from ipymcp.notebook.line_syntax import Parsed, Request, Word
+    from ipymcp.notebook.line_syntax import MagicRequest, Parsed, Word
     from ipymcp.results.tables import Table
     from ipymcp.schema.tool_schema import ToolSchema
 
@@ -39,7 +39,7 @@ _TOOLS_HELP = """List the tools of the servers that are ready.
 Of a server that does not run, named so, they are what it had when it last ran, in any notebook."""
 
 
-def _tools(request: Request) -> Toolset | Table:
+def _tools(request: MagicRequest) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
     found = not request.names or selection.has_matches
     if not found and (kept := kept_tools(request.mcp, request.names)) is not None:
@@ -94,7 +94,7 @@ _CALL_SYNTAX = Syntax(
 )
 
 
-def _call(request: Request) -> Any:
+def _call(request: MagicRequest) -> Any:
     parsed, path, rest = _split(request)
     host = request.mcp._host
     request.mcp._load_if_lazy(path.text.partition(".")[0])
@@ -125,7 +125,7 @@ def _call(request: Request) -> Any:
     return None
 
 
-def _split(request: Request) -> tuple[Parsed, Word, Sequence[Word]]:
+def _split(request: MagicRequest) -> tuple[Parsed, Word, Sequence[Word]]:
     """Options, wherever they stand, the tool, and what follows it."""
     words = list(request.words)
     parsed = _CALL_SYNTAX.parse(words)
@@ -143,7 +143,7 @@ def _with_timeout(path: Word, seconds: object) -> str:
     return f"%mcp call --timeout {shown} {path.raw} …"
 
 
-def _arguments(request: Request, tool: Tool, words: Sequence[Word]) -> dict[str, Any]:
+def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict[str, Any]:
     body = request.cell
     if words and words[0].is_body and words[0].raw.endswith("}"):
         if body is not None and body.strip():
@@ -167,7 +167,7 @@ def _arguments(request: Request, tool: Tool, words: Sequence[Word]) -> dict[str,
     return arguments
 
 
-def _parse_body(request: Request, tool: Tool, body: str) -> dict[str, Any]:
+def _parse_body(request: MagicRequest, tool: Tool, body: str) -> dict[str, Any]:
     try:
         return parse_body(body, request.namespaces)
     except ArgumentError as error:
@@ -186,7 +186,7 @@ _CANCEL_HELP = """Cancel running calls.
 These are calls of .submit() and of tasks that await: a cell that waits is interrupted instead."""
 
 
-def _cancel(request: Request) -> None:
+def _cancel(request: MagicRequest) -> None:
     number = None
     if request.names:
         if not request.names[0].isdigit():
@@ -213,7 +213,7 @@ _HISTORY_HELP = """Show the calls that were made, newest first, in all notebooks
 _COUNT = 50
 
 
-def _history(request: Request) -> CallHistory:
+def _history(request: MagicRequest) -> CallHistory:
     parsed = request.parsed
     number = parsed.number("-n")
     return request.mcp.history(
@@ -252,7 +252,7 @@ Those of the servers that are ready, and not disabled.
     %mcp stubs path/name.pyi"""
 
 
-def _stubs(request: Request) -> None:
+def _stubs(request: MagicRequest) -> None:
     host = request.mcp._host
     path = Path(host.folder, request.names[0] if request.names else "mcp_tools.pyi").expanduser()
     aliases = host.aliases()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ipymcp.notebook.line_syntax import Request, Word
+    from ipymcp.notebook.line_syntax import MagicRequest, Word
 
 __all__ = ["COMMANDS"]
 
@@ -48,7 +48,7 @@ Hosts to import from: {sources}.
 Hosts to export to: {targets}."""
 
 
-def _config(request: Request) -> Any:
+def _config(request: MagicRequest) -> Any:
     names = request.names
     if not names and request.cell is None:
         return _listing(request)
@@ -62,7 +62,7 @@ def _config(request: Request) -> Any:
     return ACTIONS[names[0]](request)
 
 
-def _listing(request: Request) -> Any:
+def _listing(request: MagicRequest) -> Any:
     host = request.mcp._host
     found = host.discovery.read()
     for line in notices(found) if not request.line.silent else ():
@@ -70,12 +70,12 @@ def _listing(request: Request) -> Any:
     return config_edits.listing(found, host)
 
 
-def _explain(request: Request) -> Any:
+def _explain(request: MagicRequest) -> Any:
     host = request.mcp._host
     return config_edits.explanation(request.names[1], host.discovery.read(), host)
 
 
-def _add(request: Request) -> None:
+def _add(request: MagicRequest) -> None:
     _, *words = request.parsed.names
     name = words[0].text if words and not words[0].is_body and words[0].key is None else None
     values = _values(request, 1 if name is None else 2)
@@ -85,21 +85,21 @@ def _add(request: Request) -> None:
     _written(request, added.file, added.names)
 
 
-def _update(request: Request) -> None:
+def _update(request: MagicRequest) -> None:
     name, values = request.names[1], _values(request, 2)
     if not values:
         raise LineError(f"nothing to change; usage: %mcp {_SYNTAXES['update'].usage}", request.parsed.names[-1].end)
     _written(request, config_edits.update(name, values, request.mcp._host, project=_is_project(request)), [name])
 
 
-def _remove(request: Request) -> None:
+def _remove(request: MagicRequest) -> None:
     for name in request.names[1:]:
         file = config_edits.remove(name, request.mcp._host, project=_is_project(request))
         if not request.is_quiet:
             print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
 
 
-def _import(request: Request) -> None:
+def _import(request: MagicRequest) -> None:
     host, wanted = request.names[1], request.names[2:]
     imported = config_edits.import_from(
         host, wanted, request.mcp._host, project=_is_project(request), replace=request.parsed.has("--replace")
@@ -111,7 +111,7 @@ def _import(request: Request) -> None:
     print(one_line(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}"))  # noqa: T201 - the answer
 
 
-def _export(request: Request) -> config_edits.Document:
+def _export(request: MagicRequest) -> config_edits.ConfigListing:
     host, wanted = request.names[1], request.names[2:]
     document = config_edits.export_to(host, wanted, request.mcp._host)
     for line in document.notes if not request.line.silent else ():
@@ -119,7 +119,7 @@ def _export(request: Request) -> config_edits.Document:
     return document
 
 
-def _values(request: Request, first: int) -> dict[str, Any]:
+def _values(request: MagicRequest, first: int) -> dict[str, Any]:
     """What the line says of a server from that word on, and the cell: a command, an address, JSON, and `key=value`."""
     values: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
@@ -147,7 +147,7 @@ def _values(request: Request, first: int) -> dict[str, Any]:
     return {**values, **settings(pairs)}
 
 
-def _check_key(word: Word, request: Request) -> None:
+def _check_key(word: Word, request: MagicRequest) -> None:
     """Raise for a key that no definition has, unless it stands there already, or is taken out."""
     key = (word.key or "").partition(".")[0]
     there = request.mcp._host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
@@ -156,11 +156,11 @@ def _check_key(word: Word, request: Request) -> None:
         raise LineError(f"a server has no setting {key}; {hint}", word.start)
 
 
-def _typed(text: str, request: Request) -> str:
+def _typed(text: str, request: MagicRequest) -> str:
     return placed(text, request.mcp._host, project=_is_project(request))
 
 
-def _path(text: str, request: Request) -> str:
+def _path(text: str, request: MagicRequest) -> str:
     """What can only be a path, however it begins; a variable may say where that is."""
     is_plain = text and not text.startswith((".", "~", "$", "{", "/", "\\"))
     return _typed(f"./{text}" if is_plain else text, request)
@@ -174,14 +174,14 @@ def _pasted(text: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value)
 
 
-def _written(request: Request, file: Path, names: Sequence[str]) -> None:
+def _written(request: MagicRequest, file: Path, names: Sequence[str]) -> None:
     if not request.is_quiet:
         words, one = " ".join(map(quoted, names)), len(names) == 1
         said = f"{'stands' if one else 'stand'} in {file}: %mcp load {words} brings {'it' if one else 'them'} up"
         print(one_line(f"{', '.join(names)} {said}" if names else "there is nothing to add"))  # noqa: T201 - the command's answer
 
 
-def _is_project(request: Request) -> bool:
+def _is_project(request: MagicRequest) -> bool:
     return request.parsed.has("--project")
 
 
@@ -191,7 +191,7 @@ def _listed(names: Iterable[str]) -> str:
 
 KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
 """What may be typed as `key=value`, before a dot."""
-ACTIONS: dict[str, Callable[[Request], Any]] = {
+ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "list": _listing,
     "explain": _explain,
     "add": _add,

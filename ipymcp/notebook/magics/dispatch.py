@@ -12,7 +12,7 @@ import ipymcp
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import masks
 from ipymcp.names import nearest
-from ipymcp.notebook.line_syntax import Command, LineError, Parsed, Request, split_text, tokenize
+from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Parsed, split_text, tokenize
 from ipymcp.text import visible
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, extension.ip.user_ns)
-    request = Request(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces, prose)
+    request = MagicRequest(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces, prose)
     result = known.run(request)
     return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
 

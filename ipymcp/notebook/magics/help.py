@@ -11,7 +11,7 @@ from ipymcp.text import visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipymcp.notebook.line_syntax import Request
+    from ipymcp.notebook.line_syntax import MagicRequest
 
 __all__ = ["COMMANDS"]
 
@@ -22,7 +22,7 @@ _END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help says more. A ; at the end
 _WIDTH = 32
 
 
-def _help(request: Request) -> None:
+def _help(request: MagicRequest) -> None:
     from ipymcp.notebook.magics.dispatch import MODULES, command
 
     if not request.names:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.prompts import AllPrompts, PromptResult
     from ipymcp.api.resources import AllResources, Resource, Subscription
-    from ipymcp.notebook.line_syntax import Request, Word
+    from ipymcp.notebook.line_syntax import MagicRequest, Word
     from ipymcp.notebook.line_values import Namespaces
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tables import Table
@@ -37,7 +37,7 @@ def texts(words: Sequence[Word], namespaces: Namespaces) -> dict[str, Any]:
     }
 
 
-def check_patterns(request: Request, found: bool, kind: str) -> None:
+def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
     """Say that a pattern means a server that there is not, where patterns found nothing.
 
     Raises:
@@ -79,7 +79,7 @@ It takes what %mcp read takes. A function to call at each change: mcp.SERVER.res
 _TARGET = "SERVER URI [key=value …]"
 
 
-def _resources(request: Request) -> AllResources | Table:
+def _resources(request: MagicRequest) -> AllResources | Table:
     selection = request.mcp.resources(*request.names)
     found = not request.names or bool(selection.table.rows)
     if not found and (kept := kept_resources(request.mcp, request.names)) is not None:
@@ -88,15 +88,15 @@ def _resources(request: Request) -> AllResources | Table:
     return selection
 
 
-def _read(request: Request) -> ResourceResult:
+def _read(request: MagicRequest) -> ResourceResult:
     return _resource(request).read()
 
 
-def _subscribe(request: Request) -> Subscription:
+def _subscribe(request: MagicRequest) -> Subscription:
     return _resource(request).subscribe()
 
 
-def _resource(request: Request) -> Resource:
+def _resource(request: MagicRequest) -> Resource:
     """The resource that a line names: `SERVER URI`, or a template and its parameters."""
     server, name, *rest = request.parsed.names
     found = request.mcp[server.text].resources[name.text]
@@ -135,7 +135,7 @@ _PROMPT = """Get the messages of a prompt; they are the value of the line.
 A value is text; $name and {expr} are the notebook's, as in %mcp call."""
 
 
-def _prompts(request: Request) -> AllPrompts | Table:
+def _prompts(request: MagicRequest) -> AllPrompts | Table:
     selection = request.mcp.prompts(*request.names)
     found = not request.names or len(selection) > 0
     if not found and (kept := kept_prompts(request.mcp, request.names)) is not None:
@@ -144,7 +144,7 @@ def _prompts(request: Request) -> AllPrompts | Table:
     return selection
 
 
-def _prompt(request: Request) -> PromptResult:
+def _prompt(request: MagicRequest) -> PromptResult:
     path, *rest = request.parsed.names
     session, name = request.mcp._host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**texts(rest, request.namespaces))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.api.security import Changes, ToolPins, ToolPolicy, TrustedServers
-    from ipymcp.notebook.line_syntax import Request, Word
-    from ipymcp.storage.secrets import Inputs, Kept, Secrets
+    from ipymcp.notebook.line_syntax import MagicRequest, Word
+    from ipymcp.storage.secrets import Inputs, Secrets, StoredSecret
     from ipymcp.storage.store import Store
 
 __all__ = ["COMMANDS"]
@@ -38,7 +38,7 @@ tool's hints, autoApprove, the definition's "tools", what was answered always or
 otherwise."""
 
 
-def _policy(request: Request) -> ToolPolicy | Table | None:
+def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
     policy = request.mcp.policy
     if not request.names:
         return policy
@@ -81,7 +81,7 @@ Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = 
 from nobody."""
 
 
-def _pins(request: Request) -> ToolPins | Changes | Table | None:
+def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
     pins = request.mcp.pins
     if not request.names:
         return pins
@@ -99,7 +99,7 @@ def _pins(request: Request) -> ToolPins | Changes | Table | None:
     return None
 
 
-def _say(request: Request, text: str) -> None:
+def _say(request: MagicRequest, text: str) -> None:
     if not request.is_quiet:
         print(visible(text))  # noqa: T201 - the command's answer
 
@@ -127,7 +127,7 @@ each definition. What you refused or took back is asked about when you name it: 
 yes in the cell. Where nobody can be asked, IPYMCP_TRUST=all, none, or whole hashes does."""
 
 
-def _trust(request: Request) -> TrustedServers | None:
+def _trust(request: MagicRequest) -> TrustedServers | None:
     word, *names = request.names or ["list"]
     if word == "list":
         return request.mcp.trust
@@ -165,7 +165,7 @@ _INPUT = "input:"
 _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
 
 
-def _secret(request: Request) -> Table | None:
+def _secret(request: MagicRequest) -> Table | None:
     verb, *rest = request.parsed.names
     state = request.mcp._host.state
     secrets = state.secrets
@@ -179,7 +179,7 @@ def _secret(request: Request) -> Table | None:
     return None
 
 
-def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
+def _set(request: MagicRequest, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
     if len(rest) > 1 or rest[0].key is not None:
         raise LineError("a name alone, its value is asked for; if that was it, this cell shows it to others", verb.end)
     name = rest[0].text
@@ -192,7 +192,7 @@ def _set(request: Request, secrets: Secrets, rest: Sequence[Word], verb: Word) -
         print(one_line(f"kept: {kept.name} ({_PLACES[kept.place]})"))  # noqa: T201 - the command's answer
 
 
-def _delete(request: Request, state: Store, rest: Sequence[Word]) -> None:
+def _delete(request: MagicRequest, state: Store, rest: Sequence[Word]) -> None:
     for word in rest:
         is_input = word.text.startswith(_INPUT)
         if not (state.inputs.forget(word.text.removeprefix(_INPUT)) if is_input else state.secrets.delete(word.text)):
@@ -218,7 +218,7 @@ def _table(secrets: Secrets, inputs: Inputs) -> Table:
     )
 
 
-def _where(kept: Kept) -> tuple[str, str]:
+def _where(kept: StoredSecret) -> tuple[str, str]:
     return _PLACES[kept.place], time.strftime("%Y-%m-%d", time.localtime(kept.changed))
 
 

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.load_request import Asked, gather, url_definition
+from ipymcp.api.load_request import LoadRequest, gather, url_definition
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import McpError
 from ipymcp.names import identifier
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.namespace import Mcp
     from ipymcp.api.servers import Servers
-    from ipymcp.notebook.line_syntax import Request
+    from ipymcp.notebook.line_syntax import MagicRequest
 
 __all__ = ["COMMANDS", "headers", "variables"]
 
@@ -64,7 +64,7 @@ _OF_ONE = ("--env", "--header", "--cwd", "--transport")
 _DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
 
 
-def _load(request: Request) -> None:
+def _load(request: MagicRequest) -> None:
     asked = _asked(request)
     definitions = [_changed(request, one) for one in asked.definitions]
     originals = {one.name: one for one, changed in zip(asked.definitions, definitions, strict=True) if changed != one}
@@ -97,7 +97,7 @@ def _load(request: Request) -> None:
         host.sessions[failed].require()
 
 
-def _asked(request: Request) -> Asked:
+def _asked(request: MagicRequest) -> LoadRequest:
     command = request.line.command
     names = request.names
     if command is not None:
@@ -108,13 +108,13 @@ def _asked(request: Request) -> Asked:
         argv = request.line.argv
         name = names[0] if names else _name_of(argv)
         typed = ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:]))
-        return Asked([typed], [name])
+        return LoadRequest([typed], [name])
     body = next((word for word in request.parsed.names if word.is_body), None)
     if body is not None:
         raise LineError("mcp.load({…}) takes definitions, and %mcp config add NAME {…} keeps one", body.start)
     if any("://" in name for name in names):
         remote = _remote(request)
-        return Asked([remote], [remote.name])
+        return LoadRequest([remote], [remote.name])
     alone = next((option for option in _OF_ONE if request.parsed.has(option)), None)
     if alone is not None and not names:
         word = next(word for word in request.words if (word.key or word.text) == alone)
@@ -122,7 +122,7 @@ def _asked(request: Request) -> Asked:
     return gather(names, request.mcp._host)
 
 
-def _remote(request: Request) -> ServerDefinition:
+def _remote(request: MagicRequest) -> ServerDefinition:
     """`[NAME] URL`."""
     names = request.names
     position = next(index for index, name in enumerate(names) if "://" in name)
@@ -132,7 +132,7 @@ def _remote(request: Request) -> ServerDefinition:
     return url_definition(names[position], names[0] if position else None)
 
 
-def _changed(request: Request, definition: ServerDefinition) -> ServerDefinition:
+def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefinition:
     """With what the line's options say instead."""
     parsed = request.parsed
     changes: dict[str, Any] = {}
@@ -244,8 +244,8 @@ _LOAD_COMMANDS = {
 }
 
 
-def _on_servers(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], Servers | None]:
-    def run(request: Request) -> Servers | None:
+def _on_servers(act: Callable[[Mcp, list[str]], object]) -> Callable[[MagicRequest], Servers | None]:
+    def run(request: MagicRequest) -> Servers | None:
         names = list(request.mcp) if request.parsed.has("--all") else request.names
         act(request.mcp, names)
         return None if request.is_quiet else request.mcp.servers
@@ -253,8 +253,8 @@ def _on_servers(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], 
     return run
 
 
-def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[Request], Servers | None]:
-    def run(request: Request) -> Servers | None:
+def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[MagicRequest], Servers | None]:
+    def run(request: MagicRequest) -> Servers | None:
         act(request.mcp, request.names)
         if request.is_quiet:
             return None
@@ -297,7 +297,7 @@ _LOGS_HELP = """Show the last log lines of a server, or of all.
 A line's source is stderr (what the server writes there), server (its log messages) or host (ipymcp's own)."""
 
 
-def _logs(request: Request) -> Table:
+def _logs(request: MagicRequest) -> Table:
     number = request.parsed.number("-n")
     count = 50 if number is None else int(number)
     if request.names:
@@ -325,7 +325,7 @@ _PANEL_HELP = """Show the panel: servers, tools with forms, calls and logs.
 Voilà it is "run" unless you say otherwise. A saved notebook keeps a table of the servers."""
 
 
-def _panel(request: Request) -> None:
+def _panel(request: MagicRequest) -> None:
     from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 
     from ipymcp.notebook.display import card, panel

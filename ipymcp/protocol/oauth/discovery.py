@@ -21,13 +21,13 @@ from ipymcp.protocol.types import is_array
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ipymcp.protocol.oauth.http import Web
+    from ipymcp.protocol.oauth.http import MetadataClient
 
 __all__ = [
     "AuthorizationServer",
     "Challenge",
-    "Demand",
-    "Resource",
+    "ScopeRequest",
+    "ProtectedResource",
     "authorization_server",
     "demand",
     "parse",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-_LONGEST = 16_384
+_MAX_LENGTH = 16_384
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*+)"?|([^\s,"=][^\s,"]*+))(?=[\s,]|$)', re.DOTALL)
 _SCHEME = re.compile(rf"\s*({_TOKEN})(?=[\s,]|$)")
@@ -59,7 +59,7 @@ class Challenge:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class ScopeRequest:
     """What the challenges of one answer ask for, taken together."""
 
     resource_metadata: str | None = None
@@ -71,17 +71,17 @@ class Demand:
 
 def parse(values: Sequence[str]) -> list[Challenge]:
     """The challenges in `WWW-Authenticate` headers, in order."""
-    return [challenge for value in values for challenge in _challenges(value[:_LONGEST])]
+    return [challenge for value in values for challenge in _challenges(value[:_MAX_LENGTH])]
 
 
-def demand(values: Sequence[str]) -> Demand:
+def demand(values: Sequence[str]) -> ScopeRequest:
     """What `WWW-Authenticate` headers ask of an OAuth client; Bearer challenges come first."""
     ordered = sorted(parse(values), key=lambda challenge: challenge.scheme != "bearer")
 
     def first(name: str) -> str | None:
         return next((c.parameters[name] for c in ordered if c.parameters.get(name)), None)
 
-    return Demand(first("resource_metadata"), scope_tokens((first("scope") or "").split(" ")), first("error"))
+    return ScopeRequest(first("resource_metadata"), scope_tokens((first("scope") or "").split(" ")), first("error"))
 
 
 def scope_tokens(names: Iterable[str]) -> tuple[str, ...]:
@@ -113,13 +113,13 @@ def _challenges(text: str) -> Iterator[Challenge]:
         yield Challenge(scheme, parameters)
 
 
-_MOST_ISSUERS = 4
-_MOST_ITEMS = 200
+_MAX_ISSUERS = 4
+_MAX_ITEMS = 200
 _ASK_THE_OPERATOR = "tell whoever runs the server"
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ProtectedResource:
     """A protected server as its own metadata describes it."""
 
     uri: str
@@ -168,7 +168,7 @@ def server_urls(issuer: str) -> list[str]:
     return [oauth + path, openid + path, f"{base}{path}/.well-known/openid-configuration"]
 
 
-async def resource(web: Web, server_url: str, told: str | None) -> Resource:
+async def resource(web: MetadataClient, server_url: str, told: str | None) -> ProtectedResource:
     """Read a server's metadata.
 
     Args:
@@ -192,10 +192,10 @@ async def resource(web: Web, server_url: str, told: str | None) -> Resource:
             troubles.append(f"{url} {trouble}")
     if troubles:
         raise AuthError(f"cannot log in: {troubles[0]}", hint=_ASK_THE_OPERATOR)
-    return Resource(addresses.canonical(server_url), (addresses.origin(server_url),), ())
+    return ProtectedResource(addresses.canonical(server_url), (addresses.origin(server_url),), ())
 
 
-def _resource(document: dict[str, Any], server_url: str, found_at: str) -> Resource:
+def _resource(document: dict[str, Any], server_url: str, found_at: str) -> ProtectedResource:
     """What metadata says of the server.
 
     Metadata may name a folder that the server lies in, and then only the folder's own metadata is believed (RFC 9728
@@ -208,13 +208,13 @@ def _resource(document: dict[str, Any], server_url: str, found_at: str) -> Resou
         raise AuthError(message, hint=_ASK_THE_OPERATOR)
     if not addresses.same_resource(uri, server_url) and found_at != resource_urls(uri, None)[0]:
         uri = addresses.canonical(server_url)
-    issuers = _strings(document.get("authorization_servers"))[:_MOST_ISSUERS]
-    return Resource(
+    issuers = _strings(document.get("authorization_servers"))[:_MAX_ISSUERS]
+    return ProtectedResource(
         uri, issuers or (addresses.origin(server_url),), scope_tokens(_strings(document.get("scopes_supported")))
     )
 
 
-async def authorization_server(web: Web, issuer: str, server_url: str) -> AuthorizationServer:
+async def authorization_server(web: MetadataClient, issuer: str, server_url: str) -> AuthorizationServer:
     """Read an authorization server's metadata.
 
     Args:
@@ -251,7 +251,7 @@ def _is_same(given: object, expected: str) -> bool:
     return isinstance(given, str) and given.rstrip("/") == expected.rstrip("/") == addresses.origin(expected)
 
 
-def _server(web: Web, document: dict[str, Any]) -> AuthorizationServer:
+def _server(web: MetadataClient, document: dict[str, Any]) -> AuthorizationServer:
     def endpoint(name: str) -> str | None:
         value = document.get(name)
         return addresses.secure(str(value), f"the {name}", loopback=web.loopback) if value else None
@@ -276,5 +276,5 @@ def _server(web: Web, document: dict[str, Any]) -> AuthorizationServer:
 
 
 def _strings(value: object) -> tuple[str, ...]:
-    items = value[:_MOST_ITEMS] if is_array(value) else []
+    items = value[:_MAX_ITEMS] if is_array(value) else []
     return tuple(item for item in items if isinstance(item, str) and item)

@@ -16,20 +16,20 @@ from ipymcp.errors import AuthError, McpError
 from ipymcp.protocol.eras import HANDSHAKE_VERSIONS
 from ipymcp.protocol.oauth import addresses
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
-from ipymcp.protocol.types import NotJson, is_object, loads
+from ipymcp.protocol.types import InvalidJson, is_object, loads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_BODY", "Fetch", "Found", "Reply", "Web"]
+__all__ = ["MAX_BODY", "Fetch", "JsonDocument", "Reply", "MetadataClient"]
 
 MAX_BODY = 1_048_576
 """Bytes of the longest answer that is read."""
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 _ASK = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE_VERSIONS[0]}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_REDIRECTS = 3
+_MAX_REDIRECTS = 3
 _PASSING = frozenset({408, 425, 429})
 
 
@@ -61,7 +61,7 @@ class Fetch(Protocol):
         ...
 
 
-class Found(NamedTuple):
+class JsonDocument(NamedTuple):
     """What lies at an address where metadata might be."""
 
     document: dict[str, Any] | None
@@ -77,7 +77,7 @@ class Reply(NamedTuple):
     """None where the answer is no JSON object."""
 
 
-class Web:
+class MetadataClient:
     """Fetches documents and posts forms.
 
     Args:
@@ -100,22 +100,22 @@ class Web:
         if peer is not None and not self.loopback:
             self._reach = zone_of(peer) or Zone.PUBLIC
 
-    async def document(self, url: str, what: str) -> Found:
+    async def document(self, url: str, what: str) -> JsonDocument:
         """The JSON object at an address, if there is one.
 
         Raises:
             AuthError: The address must not be used, or nobody answers there.
         """
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             addresses.secure(url, what, loopback=self.loopback)
             status, headers, body = await self._send("GET", url, _ASK, b"")
             if status not in _REDIRECTS:
                 return _found(status, body)
             target = urljoin(url, next((value for key, value in headers.items() if key.lower() == "location"), ""))
             if not addresses.same_origin(target, url):
-                return Found(None, f"redirects to another site ({addresses.host(target)})")
+                return JsonDocument(None, f"redirects to another site ({addresses.host(target)})")
             url = target
-        return Found(None, f"redirects without end ({_MOST_REDIRECTS} were followed)")
+        return JsonDocument(None, f"redirects without end ({_MAX_REDIRECTS} were followed)")
 
     async def post_form(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str], what: str) -> Reply:
         """Post a form; a redirect is not followed.
@@ -143,11 +143,11 @@ class Web:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 reach = Zone.LOCAL if addresses.host(url) in self._vouched else self._reach
                 return await self._fetch(method, url, headers, body, reach=reach)
         except TimeoutError:
-            reason = f"no answer within {_PATIENCE:g} s"
+            reason = f"no answer within {_TIMEOUT:g} s"
         except OutOfReach as error:
             raise AuthError(f"cannot log in: {error.message}", hint=addresses.THEIR_FAULT) from error
         except (McpError, OSError) as error:
@@ -156,14 +156,14 @@ class Web:
         raise AuthError(f"cannot log in: {addresses.host(url)} cannot be reached ({reason})", hint=hint)
 
 
-def _found(status: int, body: bytes) -> Found:
+def _found(status: int, body: bytes) -> JsonDocument:
     if len(body) > MAX_BODY:
-        return Found(None, f"is larger than {MAX_BODY:,} bytes")
+        return JsonDocument(None, f"is larger than {MAX_BODY:,} bytes")
     if 200 <= status < 300:
-        return Found(_object(body), None)  # a page for people at an unknown path is as good as nothing
+        return JsonDocument(_object(body), None)  # a page for people at an unknown path is as good as nothing
     if 400 <= status < 500 and status not in _PASSING:
-        return Found(None, None)
-    return Found(None, f"was answered with HTTP {status}")
+        return JsonDocument(None, None)
+    return JsonDocument(None, f"was answered with HTTP {status}")
 
 
 def _object(body: bytes) -> dict[str, Any] | None:
@@ -171,6 +171,6 @@ def _object(body: bytes) -> dict[str, Any] | None:
         return None
     try:
         value = loads(body)
-    except NotJson:
+    except InvalidJson:
         return None
     return value if is_object(value) else None

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import AuthError
 from ipymcp.masking import masks
 from ipymcp.protocol.oauth import addresses, discovery
-from ipymcp.protocol.oauth.discovery import Demand, demand
-from ipymcp.protocol.oauth.http import Web
+from ipymcp.protocol.oauth.discovery import ScopeRequest, demand
+from ipymcp.protocol.oauth.http import MetadataClient
 from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
 from ipymcp.protocol.oauth.store import TokenKey
-from ipymcp.protocol.oauth.tokens import Granter, Refused
+from ipymcp.protocol.oauth.tokens import Refused, TokenClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ipymcp.protocol.oauth.discovery import AuthorizationServer, Resource
+    from ipymcp.protocol.oauth.discovery import AuthorizationServer, ProtectedResource
     from ipymcp.protocol.oauth.http import Fetch
     from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings, OpenRedirect
     from ipymcp.protocol.oauth.store import Tokens, TokenStore
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["OAuth"]
 
 _MINUTE = 60.0
-_MOST_ATTEMPTS = 6
-_MOST_ALIKE = 3
+_MAX_ATTEMPTS = 6
+_MAX_ALIKE = 3
 _AFTER_FAILED_REFRESH = 30.0
 
 
@@ -73,7 +73,7 @@ class OAuth:
         self._url = server_url
         self._settings = settings
         self._store = store
-        self._web = Web(http, loopback=addresses.is_loopback(server_url), vouched=_named_by_user(settings))
+        self._web = MetadataClient(http, loopback=addresses.is_loopback(server_url), vouched=_named_by_user(settings))
         self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
         self._lock = asyncio.Lock()
@@ -135,7 +135,7 @@ class OAuth:
     def _authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._held.access_token}"} if self._held else {}
 
-    def _is_answered(self, asked: Demand, sent: Mapping[str, str]) -> bool:
+    def _is_answered(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
         """Whether there is a newer token than the request carried, which allows what the request lacked."""
         if self._held is None or sent.get("Authorization") == self._authorization()["Authorization"]:
             return False
@@ -148,7 +148,7 @@ class OAuth:
             self._is_loaded = True
             await self._find()
 
-    async def _adopt(self, asked: Demand, sent: Mapping[str, str]) -> bool:
+    async def _adopt(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
         """Take what another kernel has put into the store meanwhile, if that is an answer."""
         return await self._find() and self._is_answered(asked, sent)
 
@@ -172,7 +172,7 @@ class OAuth:
 
     # -- getting in ---------------------------------------------------------------------------------------------------
 
-    async def _get_in(self, asked: Demand) -> None:
+    async def _get_in(self, asked: ScopeRequest) -> None:
         addresses.secure(self._url, "the server", loopback=True)
         found = await discovery.resource(self._web, self._url, asked.resource_metadata)
         server = await self._choose(found)
@@ -188,7 +188,7 @@ class OAuth:
         self._count(server.issuer, scopes)
 
     async def _renew(
-        self, asked: Demand, server: AuthorizationServer, key: TokenKey, held: Tokens, scopes: tuple[str, ...]
+        self, asked: ScopeRequest, server: AuthorizationServer, key: TokenKey, held: Tokens, scopes: tuple[str, ...]
     ) -> bool:
         """Make the best of the tokens that were refused. False: only a login helps.
 
@@ -212,7 +212,7 @@ class OAuth:
         self._count("refresh", scopes)
         return True
 
-    async def _choose(self, found: Resource) -> AuthorizationServer:
+    async def _choose(self, found: ProtectedResource) -> AuthorizationServer:
         """The authorization server to use: the configured one, the one used last, the first that is in order."""
         preferred = (self._settings.issuer, self._key.issuer if self._key else None)
         failure: AuthError | None = None
@@ -227,7 +227,7 @@ class OAuth:
         raise failure
 
     def _scopes(
-        self, asked: Demand, found: Resource, server: AuthorizationServer, held: Tokens | None
+        self, asked: ScopeRequest, found: ProtectedResource, server: AuthorizationServer, held: Tokens | None
     ) -> tuple[str, ...]:
         """What to ask for: what was allowed before, and what the server, the configuration or its metadata name."""
         named = [*self._settings.scopes, *asked.scopes] or found.scopes
@@ -239,7 +239,7 @@ class OAuth:
         return tuple(scopes)
 
     async def _grant(self, server: AuthorizationServer, resource: str, scopes: tuple[str, ...]) -> Tokens:
-        granter = Granter(self._web, server, self._settings, resource)
+        granter = TokenClient(self._web, server, self._settings, resource)
         client = configured(self._settings, server, self._key.issuer if self._key else None, self._url)
         if self._settings.grant == "authorization_code":
             return await self._login.run(server, granter, client, scopes)
@@ -279,7 +279,7 @@ class OAuth:
                 self._hold(key, kept, is_new=False)
                 return True
             try:
-                tokens = await Granter(self._web, server, self._settings, key.resource).refresh(held)
+                tokens = await TokenClient(self._web, server, self._settings, key.resource).refresh(held)
             except Refused:
                 if self._held == held:
                     self._held = dataclasses.replace(held, refresh_token=None)
@@ -296,7 +296,7 @@ class OAuth:
         now = time.monotonic()
         self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
         alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)
-        return alike < _MOST_ALIKE and len(self._attempts) < _MOST_ATTEMPTS
+        return alike < _MAX_ALIKE and len(self._attempts) < _MAX_ATTEMPTS
 
     def _count(self, kind: str, scopes: tuple[str, ...]) -> None:
         self._attempts.append((time.monotonic(), kind, frozenset(scopes)))

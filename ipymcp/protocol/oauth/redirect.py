@@ -13,23 +13,23 @@ from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses
 from ipymcp.protocol.oauth.registration import client_for
 from ipymcp.protocol.oauth.settings import LoginRequest, OpenRedirect, RedirectSource
-from ipymcp.protocol.oauth.tokens import Asked, Refused
+from ipymcp.protocol.oauth.tokens import Refused, TokenRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
-    from ipymcp.protocol.oauth.http import Web
+    from ipymcp.protocol.oauth.http import MetadataClient
     from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings
     from ipymcp.protocol.oauth.store import Registration, Tokens, TokenStore
-    from ipymcp.protocol.oauth.tokens import Granter
+    from ipymcp.protocol.oauth.tokens import TokenClient
 
 __all__ = ["Login", "LoopbackRedirect"]
 
 
 _ANY_PORT = "http://127.0.0.1/callback"
-_LONGEST_REQUEST = 16_384
-_PATIENCE = 5.0
+_MAX_REQUEST = 16_384
+_TIMEOUT = 5.0
 _HEADERS = (
     "Content-Type: text/html; charset=utf-8\r\n"
     "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
@@ -81,7 +81,7 @@ class LoopbackRedirect:
         parts = urlsplit(uri)
         where = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
         redirect = cls(uri, state)
-        server = await asyncio.start_server(redirect._answer, where, parts.port or 0, limit=_LONGEST_REQUEST)
+        server = await asyncio.start_server(redirect._answer, where, parts.port or 0, limit=_MAX_REQUEST)
         if parts.port is None:
             port = server.sockets[0].getsockname()[1]
             redirect.uri = parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{port}").geturl()
@@ -103,7 +103,7 @@ class LoopbackRedirect:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._page(head))
                 await writer.drain()
@@ -159,7 +159,7 @@ class Login:
 
     def __init__(
         self,
-        web: Web,
+        web: MetadataClient,
         settings: OAuthSettings,
         store: TokenStore,
         user: LoginUser,
@@ -172,7 +172,7 @@ class Login:
         self._open_redirect = open_redirect
 
     async def run(
-        self, server: AuthorizationServer, granter: Granter, client: Registration | None, scopes: tuple[str, ...]
+        self, server: AuthorizationServer, granter: TokenClient, client: Registration | None, scopes: tuple[str, ...]
     ) -> Tokens:
         """Log in.
 
@@ -192,7 +192,7 @@ class Login:
         try:
             uri = redirect.uri if redirect else self._settings.redirect_uri or ""
             client = client or await client_for(self._web, server, self._settings, self._store, uri, scopes)
-            asked = Asked(uri, scopes, state)
+            asked = TokenRequest(uri, scopes, state)
             request = LoginRequest(
                 url=granter.request_url(page, asked, client),
                 domain=addresses.host(page),

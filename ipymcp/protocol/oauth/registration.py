@@ -14,7 +14,7 @@ from ipymcp.protocol.oauth.store import Registration
 
 if TYPE_CHECKING:
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
-    from ipymcp.protocol.oauth.http import Web
+    from ipymcp.protocol.oauth.http import MetadataClient
     from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
     from ipymcp.protocol.oauth.store import TokenStore
 
@@ -63,7 +63,7 @@ def configured(
 
 
 async def client_for(
-    web: Web,
+    web: MetadataClient,
     server: AuthorizationServer,
     settings: OAuthSettings,
     store: TokenStore,
@@ -90,7 +90,11 @@ async def client_for(
 
 
 async def _register(
-    web: Web, server: AuthorizationServer, settings: OAuthSettings, redirect_uri: str, scopes: tuple[str, ...]
+    web: MetadataClient,
+    server: AuthorizationServer,
+    settings: OAuthSettings,
+    redirect_uri: str,
+    scopes: tuple[str, ...],
 ) -> Registration:
     who = addresses.host(server.issuer)
     by_hand = f"register a client there by hand, with the redirect URI {redirect_uri}, and set client_id in its auth"

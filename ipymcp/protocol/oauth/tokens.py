@@ -26,15 +26,25 @@ if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
-    from ipymcp.protocol.oauth.http import Reply, Web
+    from ipymcp.protocol.oauth.http import MetadataClient, Reply
     from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
 
-__all__ = ["Asked", "Granter", "Refused", "as_told", "auth_method", "challenge_of", "refusal", "request", "tokens"]
+__all__ = [
+    "TokenRequest",
+    "TokenClient",
+    "Refused",
+    "as_told",
+    "auth_method",
+    "challenge_of",
+    "refusal",
+    "request",
+    "tokens",
+]
 
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_LIFE = 300
-_LONGEST_TELLING = 200
+_MAX_ERROR_TEXT = 200
 
 
 class Refused(AuthError):
@@ -63,7 +73,7 @@ def auth_method(settings: OAuthSettings, server: AuthorizationServer, *, has_sec
 
 
 async def request(
-    web: Web,
+    web: MetadataClient,
     server: AuthorizationServer,
     client: Registration,
     settings: OAuthSettings,
@@ -213,8 +223,8 @@ def _one_line(text: str, hidden: list[str]) -> str:
     for secret in hidden:
         if len(secret) >= 8:
             text = text.replace(secret, "***")
-    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _LONGEST_TELLING]).split())[
-        :_LONGEST_TELLING
+    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _MAX_ERROR_TEXT]).split())[
+        :_MAX_ERROR_TEXT
     ]
 
 
@@ -241,7 +251,7 @@ def challenge_of(verifier: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TokenRequest:
     """One authorization request, with what its answer is checked against."""
 
     redirect_uri: str
@@ -250,7 +260,7 @@ class Asked:
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
 
 
-class Granter:
+class TokenClient:
     """Gets tokens for one resource from one authorization server.
 
     Args:
@@ -260,7 +270,9 @@ class Granter:
         resource: The server the tokens are for.
     """
 
-    def __init__(self, web: Web, server: AuthorizationServer, settings: OAuthSettings, resource: str) -> None:
+    def __init__(
+        self, web: MetadataClient, server: AuthorizationServer, settings: OAuthSettings, resource: str
+    ) -> None:
         self._web = web
         self._server = server
         self._settings = settings
@@ -305,7 +317,7 @@ class Granter:
         issuer = self._settings.issuer
         return issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
 
-    def request_url(self, page: str, asked: Asked, client: Registration) -> str:
+    def request_url(self, page: str, asked: TokenRequest, client: Registration) -> str:
         """The URL of that page for one login.
 
         Raises:
@@ -331,7 +343,7 @@ class Granter:
             raise AuthError(message, hint=addresses.THEIR_FAULT)
         return f"{page}{'&' if own else '?'}{urlencode(fields)}"
 
-    def code(self, asked: Asked, address: str) -> str:
+    def code(self, asked: TokenRequest, address: str) -> str:
         """The authorization code in the address the browser was redirected to.
 
         Raises:
@@ -343,7 +355,7 @@ class Granter:
             raise self._refusal(error, answer.get("error_description", ""))
         return answer["code"]
 
-    def slip(self, asked: Asked, address: str) -> str:
+    def slip(self, asked: TokenRequest, address: str) -> str:
         """What a pasted address lacks that the answer to this login has, as when only half of it was copied.
 
         Returns:
@@ -355,7 +367,7 @@ class Granter:
             return error.message
         return ""
 
-    def _answer(self, asked: Asked, address: str) -> dict[str, str]:
+    def _answer(self, asked: TokenRequest, address: str) -> dict[str, str]:
         """The parameters of an address, which are an answer to this login."""
         hint = "%mcp start NAME asks again; paste the whole address that the browser ends at"
         parts, expected = urlsplit(address.strip()), urlsplit(asked.redirect_uri)
@@ -388,7 +400,7 @@ class Granter:
             return Refused(message, code=error, hint="%mcp start NAME asks again")
         return refusal(error, description, self._who, "the login", [])
 
-    async def exchange(self, asked: Asked, client: Registration, code: str) -> Tokens:
+    async def exchange(self, asked: TokenRequest, client: Registration, code: str) -> Tokens:
         """The tokens for an authorization code."""
         fields = {
             "grant_type": "authorization_code",

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from ipymcp.errors import McpError
 
-__all__ = ["NO_HEADERS", "Authorizer", "Message", "Receiver", "RequestId", "Transport", "Turn"]
+__all__ = ["NO_HEADERS", "Authorizer", "OutboundMessage", "Receiver", "RequestId", "Transport", "ReadLease"]
 
 RequestId = int | str | float
 
 NO_HEADERS: Mapping[str, str] = {}
 
 
-class Message(NamedTuple):
+class OutboundMessage(NamedTuple):
     """One message on its way out."""
 
     frame: bytes
@@ -48,7 +48,7 @@ class Receiver(Protocol):
         """One request could not be delivered, or its answer is lost or too large; the connection goes on."""
         ...
 
-    def expired(self, message: Message) -> None:
+    def expired(self, message: OutboundMessage) -> None:
         """HTTP, handshake era: the server does not know our session any more and did not accept this message.
 
         The transport has forgotten the session already. A new one is to be opened, and the message sent once more.
@@ -99,7 +99,7 @@ class Authorizer(Protocol):
         ...
 
 
-class Turn(Protocol):
+class ReadLease(Protocol):
     """The right to read what a server sends, for a moment, in the thread that waits for it.
 
     An answer that the loop reads wakes two threads, one after the other; this one wakes one.
@@ -141,7 +141,7 @@ class Transport(Protocol):
         """Connect; from now on the receiver is told. Raises a `StartError`."""
         ...
 
-    def send(self, message: Message) -> None:
+    def send(self, message: OutboundMessage) -> None:
         """Send, from any thread, without waiting. Raises `ConnectionLost` when there is nobody to send to."""
         ...
 
@@ -149,7 +149,7 @@ class Transport(Protocol):
         """Give up a request by means of the transport. False: the era's cancel notification has to do it."""
         ...
 
-    def turn(self) -> Turn | None:
+    def turn(self) -> ReadLease | None:
         """Take the right to read; to be given back soon. None where another has it, or where it cannot be had."""
         ...
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.protocol.transports.base import Receiver, RequestId
-    from ipymcp.protocol.transports.http_client import Answer
-    from ipymcp.protocol.transports.remote import Outbox, Post
+    from ipymcp.protocol.transports.http_client import HttpResponse
+    from ipymcp.protocol.transports.remote import QueuedPost, SendQueue
 
 __all__ = ["Cursor", "Event", "EventParser", "EventReader"]
 
 
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 4096
-_LONGEST_FIELD = 1 << 16
+_MAX_FIELD = 1 << 16
 """Bytes of a line that is no data: an id, a name. A longer one is ignored."""
 
 
@@ -111,7 +111,7 @@ class EventParser:
             self._dispatch(events)
         elif line.startswith(b"data"):
             self._add_data(line, events)
-        elif len(line) <= _LONGEST_FIELD:
+        elif len(line) <= _MAX_FIELD:
             self._read_field(bytes(line))
 
     def _keep(self, rest: bytes, events: list[Event | Oversized]) -> None:
@@ -127,7 +127,7 @@ class EventParser:
             self._line_is_dropped = True
             self._dropped_is_data = line.startswith(b"data:")
             self._add_data(line, events)
-        elif not is_data and len(self._line) > _LONGEST_FIELD:
+        elif not is_data and len(self._line) > _MAX_FIELD:
             self._line.clear()
             self._line_is_dropped, self._dropped_is_data = True, False
 
@@ -185,7 +185,7 @@ def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:
 
 
 _FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
+_MAX_PAUSE = 60.0
 _LINGER = 0.25
 """Seconds a stream has to end by itself after its answer: then the connection can be used again."""
 _SMALL = 1 << 14
@@ -206,7 +206,7 @@ class Cursor:
     @property
     def pause(self) -> float:
         """Seconds to wait before the next attempt: what the server asked for, or else more each time."""
-        backoff = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
+        backoff = min(_FIRST_PAUSE * 2**self.failures, _MAX_PAUSE)
         return backoff if self.retry is None else max(self.retry, backoff if self.failures else 0)
 
     @property
@@ -224,16 +224,16 @@ class EventReader:
         outbox: Told which requests have their answers, where each is answered by a stream of its own.
     """
 
-    def __init__(self, receiver: Receiver, limit: int, outbox: Outbox | None = None) -> None:
+    def __init__(self, receiver: Receiver, limit: int, outbox: SendQueue | None = None) -> None:
         self._receiver = receiver
         self._limit = limit
         self._outbox = outbox
 
     async def read(
         self,
-        answer: Answer,
+        answer: HttpResponse,
         cursor: Cursor,
-        post: Post | None = None,
+        post: QueuedPost | None = None,
         on_other: Callable[[Event], None] | None = None,
     ) -> None:
         """Read a stream until it ends, or shortly after the answer to `post` has come.
@@ -285,7 +285,7 @@ class EventReader:
             self._receiver.noise(f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}")
 
 
-def _mark_answered(outbox: Outbox, data: bytes | bytearray, current: Post | None) -> None:
+def _mark_answered(outbox: SendQueue, data: bytes | bytearray, current: QueuedPost | None) -> None:
     for identifier in _answered_ids(data):
         post = outbox.answered(identifier)
         if post is not None and post is not current and post.task is not None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipymcp.protocol.transports.base import Authorizer, Receiver
-    from ipymcp.protocol.transports.http_client import Answer
-    from ipymcp.protocol.transports.remote import Post
+    from ipymcp.protocol.transports.http_client import HttpResponse
+    from ipymcp.protocol.transports.remote import QueuedPost
 
 __all__ = ["StreamableHttpTransport"]
 
@@ -30,9 +30,9 @@ _LASTING = frozenset({"ping", "server/discover", "subscriptions/listen"})
 """Requests that take no turn among the calls: they last, or must not wait for those that do."""
 _SESSION = "Mcp-Session-Id"
 _EVENTS = "text/event-stream"
-_FAREWELL = 2.0
+_CLOSE_TIMEOUT = 2.0
 """Seconds for the server to hear that the session ends."""
-_MOST_RESUMPTIONS = 3
+_MAX_RESUMPTIONS = 3
 """Attempts in a row that fail before a stream that was cut is given up."""
 _LONG_LIFE = 5.0
 """Seconds after which the end of a GET stream that said nothing is no sign of trouble."""
@@ -66,7 +66,7 @@ class StreamableHttpTransport(RemoteTransport):
 
     # -- one message --------------------------------------------------------------------------------------------------
 
-    async def _deliver(self, post: Post) -> McpError | None:
+    async def _deliver(self, post: QueuedPost) -> McpError | None:
         """Deliver a message and its answer; what to say to whoever still waits afterwards."""
         message = post.message
         if message.kind == "request" and message.method not in _LASTING:
@@ -76,7 +76,7 @@ class StreamableHttpTransport(RemoteTransport):
             outcome = await self._exchange(post)
         return await self._resume(post, outcome) if isinstance(outcome, _Cut) else outcome
 
-    async def _exchange(self, post: Post) -> McpError | _Cut | None:
+    async def _exchange(self, post: QueuedPost) -> McpError | _Cut | None:
         message = post.message
         belongs = message.method != "initialize" and "Mcp-Method" not in message.headers
         while True:
@@ -99,7 +99,7 @@ class StreamableHttpTransport(RemoteTransport):
             if self._session == session:
                 self._forget_session()
 
-    async def _hear(self, post: Post, answer: Answer) -> McpError | _Cut | None:
+    async def _hear(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
         """A message was accepted; deliver what it is answered with."""
         message = post.message
         self._outbox.written(post)
@@ -121,7 +121,7 @@ class StreamableHttpTransport(RemoteTransport):
         self._receiver.message(body, message.id)
         return CallError("the server's answer is none to this request", hint="a fault of the server; its log has it")
 
-    async def _hear_events(self, post: Post, answer: Answer) -> McpError | _Cut | None:
+    async def _hear_events(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
         cursor = Cursor()
         try:
             await self._events.read(answer, cursor, post)
@@ -133,10 +133,10 @@ class StreamableHttpTransport(RemoteTransport):
             return None
         return _Cut(cursor, error) if cursor.last_id and not post.can_be_aborted else error
 
-    async def _resume(self, post: Post, cut: _Cut) -> McpError | None:
+    async def _resume(self, post: QueuedPost, cut: _Cut) -> McpError | None:
         """Handshake era: take up the stream of an answer where it was cut (2025-11-25, resumability)."""
         cursor = cut.cursor
-        while cursor.failures < _MOST_RESUMPTIONS:
+        while cursor.failures < _MAX_RESUMPTIONS:
             await asyncio.sleep(cursor.pause)
             try:
                 async with self._open_stream(post.message.headers, cursor) as answer:
@@ -154,7 +154,7 @@ class StreamableHttpTransport(RemoteTransport):
 
     def _open_stream(
         self, headers: Mapping[str, str], cursor: Cursor
-    ) -> contextlib.AbstractAsyncContextManager[Answer]:
+    ) -> contextlib.AbstractAsyncContextManager[HttpResponse]:
         session = {} if self._session is None else {_SESSION: self._session}
         fields = {**headers, **session, **cursor.headers, "Accept": _EVENTS}
         return self._link.answer("GET", fields)
@@ -199,5 +199,5 @@ class StreamableHttpTransport(RemoteTransport):
         if session is None:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await self._link.farewell("DELETE", {**self._session_headers, _SESSION: session})

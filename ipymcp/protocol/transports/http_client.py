@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.transports.addresses import Address
 
-__all__ = ["Answer", "FAILURES", "HttpClient", "before_answer", "within_answer"]
+__all__ = ["HttpResponse", "FAILURES", "HttpClient", "before_answer", "within_answer"]
 
 
 FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException)
@@ -101,7 +101,7 @@ def _words(error: Exception) -> str:
     return words.rstrip(".")
 
 
-_MOST_IDLE = 20
+_MAX_IDLE = 20
 _KEEP_ALIVE = 4.0
 """Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
 _MAX_REDIRECTS = 5
@@ -111,7 +111,7 @@ _EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 """No other timeout: the call's own deadline does that."""
 
 
-class _Connection:
+class _PooledConnection:
     """One connection, used by one request at a time."""
 
     def __init__(self, connection: httpcore.AsyncConnectionInterface) -> None:
@@ -125,10 +125,10 @@ class _Connection:
         return self.http.is_idle() and not self.http.has_expired()
 
 
-class Answer:
+class HttpResponse:
     """The answer to one request, its body still to come. To be closed, whatever happens."""
 
-    def __init__(self, response: httpcore.Response, connection: _Connection, client: HttpClient) -> None:
+    def __init__(self, response: httpcore.Response, connection: _PooledConnection, client: HttpClient) -> None:
         self._response = response
         self._connection = connection
         self._client = client
@@ -274,7 +274,7 @@ class HttpClient:
         self._factory = _make_factory(address, self._proxy, self._network)
         self._urls = {address.url: _target(address.url)}
         self._headers = _encode(_base_headers(url, headers))
-        self._idle: deque[_Connection] = deque()
+        self._idle: deque[_PooledConnection] = deque()
         """Connections nobody uses, the one used last at the end."""
 
     async def send(
@@ -286,7 +286,7 @@ class HttpClient:
         url: str | None = None,
         on_written: Callable[[], None] = lambda: None,
         follow: bool = True,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send one request, and follow redirects within the origin.
 
         Args:
@@ -340,7 +340,7 @@ class HttpClient:
             fields.append((b"Content-Length", b"%d" % length))
         return fields
 
-    async def _send_once(self, request: httpcore.Request) -> Answer:
+    async def _send_once(self, request: httpcore.Request) -> HttpResponse:
         connection = await self._take(request.url.origin)
         try:
             response = await connection.http.handle_async_request(request)
@@ -350,9 +350,9 @@ class HttpClient:
                 proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
                 raise before_answer(error, f"{self.address.shown}{proxy}") from error
             raise
-        return Answer(response, connection, self)
+        return HttpResponse(response, connection, self)
 
-    async def _take(self, origin: httpcore.Origin) -> _Connection:
+    async def _take(self, origin: httpcore.Origin) -> _PooledConnection:
         if self._is_closed:
             raise ConnectionLost("the connection is closed")
         while self._idle:
@@ -360,14 +360,14 @@ class HttpClient:
             if connection.is_usable:
                 return connection
             await connection.http.aclose()
-        return _Connection(self._factory.create_connection(origin))
+        return _PooledConnection(self._factory.create_connection(origin))
 
-    async def keep(self, connection: _Connection) -> None:
+    async def keep(self, connection: _PooledConnection) -> None:
         """Keep a connection for the next request, and close those that nobody has needed for long."""
         idle = self._idle
         connection.since = now = asyncio.get_running_loop().time()
         idle.append(connection)
-        while idle and (self._is_closed or len(idle) > _MOST_IDLE or now - idle[0].since > _KEEP_ALIVE):
+        while idle and (self._is_closed or len(idle) > _MAX_IDLE or now - idle[0].since > _KEEP_ALIVE):
             await idle.popleft().http.aclose()
 
     async def aclose(self) -> None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from ipymcp.protocol.transports.base import Authorizer, Receiver
-    from ipymcp.protocol.transports.http_client import Answer, HttpClient
+    from ipymcp.protocol.transports.http_client import HttpClient, HttpResponse
 
 __all__ = ["HttpLink"]
 
 _SECOND_ATTEMPT = 0.25
 """Seconds until a connection that could not be made is tried once more."""
-_MOST_LOGINS = 5
+_MAX_LOGINS = 5
 """Logins for one request; whoever asks for more will never be content."""
 
 
@@ -71,7 +71,7 @@ class HttpLink:
         *,
         url: str | None = None,
         on_written: Callable[[], None] = _nothing,
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[HttpResponse, None]:
         """Send a request and give its answer; logs in where the server asks for that. Arguments as `HttpClient.send`.
 
         Raises:
@@ -94,7 +94,7 @@ class HttpLink:
                 await answer.aclose()
             if (
                 self._authorizer is None
-                or attempt > _MOST_LOGINS
+                or attempt > _MAX_LOGINS
                 or not await self._authorizer.challenged(answer.status, challenges, credentials, peer)
             ):
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
@@ -117,7 +117,7 @@ class HttpLink:
         content: bytes,
         url: str | None,
         on_written: Callable[[], None],
-    ) -> Answer:
+    ) -> HttpResponse:
         client = self._client
         if client is None:
             raise ConnectionLost("the connection is closed")

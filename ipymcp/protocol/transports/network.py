@@ -28,7 +28,7 @@ __all__ = ["CONNECT_TIMEOUT", "TLS_ENDED", "Network", "check_reach"]
 
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a connection is made, TLS and all."""
-_MOST_UNREAD = 1 << 20
+_MAX_UNREAD = 1 << 20
 """Bytes that may wait to be read before the other side has to."""
 _LARGE = 1 << 16
 _LAST_CONNECTIONS = 0.25
@@ -167,7 +167,7 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
             finally:
                 self._reader = None
         chunk = self._chunks.popleft()
-        if self._unread > _MOST_UNREAD >= self._unread - len(chunk) and not self._is_over:
+        if self._unread > _MAX_UNREAD >= self._unread - len(chunk) and not self._is_over:
             self._transport.resume_reading()
         self._unread -= len(chunk)
         return chunk
@@ -247,7 +247,7 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     def data_received(self, data: bytes) -> None:
         self._chunks.append(data)
         before, self._unread = self._unread, self._unread + len(data)
-        if before <= _MOST_UNREAD < self._unread:
+        if before <= _MAX_UNREAD < self._unread:
             self._transport.pause_reading()
         _wake(self._reader)
 

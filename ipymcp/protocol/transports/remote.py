@@ -17,23 +17,23 @@ from ipymcp.protocol.transports.http_link import HttpLink
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from ipymcp.protocol.transports.base import Authorizer, Message, Receiver, RequestId
+    from ipymcp.protocol.transports.base import Authorizer, OutboundMessage, Receiver, RequestId
 
-__all__ = ["Outbox", "Post", "RemoteTransport"]
+__all__ = ["SendQueue", "QueuedPost", "RemoteTransport"]
 
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds a message waits at most for those that go first: a server that is deaf to one may hear the next."""
 _AFTERLIFE = 2.0
 """Seconds a request that was given up keeps its connection: a server need not answer what was cancelled."""
 
 
-class Post:
+class QueuedPost:
     """One message on its way; a request until its answer has come."""
 
     __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "session", "task", "untaken", "written")
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: OutboundMessage) -> None:
         self.message = message
         self.untaken = len(message.frame)
         """Bytes the server has not yet been given."""
@@ -54,20 +54,20 @@ class Post:
         return "Mcp-Method" in self.message.headers
 
 
-class Outbox:
+class SendQueue:
     """Delivers messages.
 
     Args:
         deliver: Delivers one, and what is answered; for requests, what to say to whoever still waits afterwards.
     """
 
-    def __init__(self, deliver: Callable[[Post], Awaitable[McpError | None]]) -> None:
+    def __init__(self, deliver: Callable[[QueuedPost], Awaitable[McpError | None]]) -> None:
         self._deliver = deliver
-        self._posts: dict[RequestId, Post] = {}
+        self._posts: dict[RequestId, QueuedPost] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_notification: asyncio.Task[None] | None = None
         self._initialized: asyncio.Task[None] | None = None
-        self._given_up: set[Post] = set()
+        self._given_up: set[QueuedPost] = set()
         self._queued = 0
         self._is_closed = True
         self._pid = os.getpid()
@@ -87,13 +87,13 @@ class Outbox:
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
+    def send(self, message: OutboundMessage) -> None:
         """Take a message."""
         if self._is_closed:
             raise ConnectionLost("the connection is closed")
         if os.getpid() != self._pid:
             raise LoopError("this process was forked after its servers were started", hint="use them from the parent")
-        post = Post(message)
+        post = QueuedPost(message)
         if message.kind == "request" and message.id is not None:
             self._posts[message.id] = post
         self._loop.call_soon_threadsafe(self._start, post, context=self._context)
@@ -110,7 +110,7 @@ class Outbox:
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
-    def written(self, post: Post) -> None:
+    def written(self, post: QueuedPost) -> None:
         """The server has been given this message."""
         self._queued -= post.untaken
         post.untaken = 0
@@ -118,7 +118,7 @@ class Outbox:
         if post.written is not None and not post.written.done():
             post.written.set_result(None)
 
-    def answered(self, identifier: RequestId) -> Post | None:
+    def answered(self, identifier: RequestId) -> QueuedPost | None:
         """An answer to this request has come; the post, if it is still under way."""
         post = self._posts.get(identifier)
         if post is not None:
@@ -139,7 +139,7 @@ class Outbox:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _start(self, post: Post) -> None:
+    def _start(self, post: QueuedPost) -> None:
         message = post.message
         self._queued += post.untaken
         if self._is_closed or post.is_aborted:
@@ -151,7 +151,7 @@ class Outbox:
             if message.method == "notifications/initialized":
                 self._initialized = post.task
 
-    def _predecessors(self, post: Post) -> set[asyncio.Future[None]]:
+    def _predecessors(self, post: QueuedPost) -> set[asyncio.Future[None]]:
         """What has to be with the server first."""
         first: set[asyncio.Future[None]] = set()
         for task in (self._initialized, self._last_notification if post.message.kind == "notification" else None):
@@ -163,12 +163,12 @@ class Outbox:
                 first.add(other.written)
         return first
 
-    async def _carry(self, post: Post, first: set[asyncio.Future[None]]) -> None:
+    async def _carry(self, post: QueuedPost, first: set[asyncio.Future[None]]) -> None:
         message = post.message
         error: McpError | None = None
         try:
             if first:
-                await asyncio.wait(first, timeout=_PATIENCE)
+                await asyncio.wait(first, timeout=_TIMEOUT)
             error = await self._deliver(post)
         except McpError as failure:
             error = failure
@@ -182,13 +182,13 @@ class Outbox:
         elif error is not None:
             self._receiver.noise(f"{message.method or 'an answer'} was not delivered: {error.message}")
 
-    def _over(self, post: Post) -> None:
+    def _over(self, post: QueuedPost) -> None:
         self.written(post)
         identifier = post.message.id
         if identifier is not None and self._posts.get(identifier) is post:
             del self._posts[identifier]
 
-    def _give_up(self, post: Post) -> None:
+    def _give_up(self, post: QueuedPost) -> None:
         """Nobody waits for it any more."""
         if post.task is None or post.task.done():
             return
@@ -222,7 +222,7 @@ class RemoteTransport:
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
         self._link = HttpLink(url, headers, authorizer)
         self._limit = limit
-        self._outbox = Outbox(self._deliver)
+        self._outbox = SendQueue(self._deliver)
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     @property
@@ -240,7 +240,7 @@ class RemoteTransport:
         """Bytes accepted by `send` and not yet given to the server."""
         return self._outbox.queued
 
-    def send(self, message: Message) -> None:
+    def send(self, message: OutboundMessage) -> None:
         """Send, from any thread, without waiting."""
         self._outbox.send(message)
 
@@ -270,7 +270,7 @@ class RemoteTransport:
         """In a forked child: let go of the sockets."""
         self._link.drop()
 
-    async def _deliver(self, post: Post) -> McpError | None:
+    async def _deliver(self, post: QueuedPost) -> McpError | None:
         """Deliver a message; what to say to whoever still waits for its answer afterwards."""
         raise NotImplementedError
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.transports.base import Authorizer, Receiver
     from ipymcp.protocol.transports.event_streams import Event
-    from ipymcp.protocol.transports.remote import Post
+    from ipymcp.protocol.transports.remote import QueuedPost
 
 __all__ = ["LegacySseTransport"]
 
@@ -84,7 +84,7 @@ class LegacySseTransport(RemoteTransport):
         except (McpError, TimeoutError):
             return False
 
-    async def _deliver(self, post: Post) -> McpError | None:
+    async def _deliver(self, post: QueuedPost) -> McpError | None:
         message = post.message
         async with self._turns:
             post.is_sent = True

@@ -26,18 +26,18 @@ from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.protocol.transports.base import Message, Receiver, Turn
+    from ipymcp.protocol.transports.base import OutboundMessage, ReadLease, Receiver
     from ipymcp.protocol.transports.pipes import Reader, Writer
 
-__all__ = ["CAN_TAKE_TURNS", "ProcessWatch", "StdioTransport", "TurnReader"]
+__all__ = ["CAN_TAKE_TURNS", "ProcessWatch", "StdioTransport", "LeasedReader"]
 
 
 CAN_TAKE_TURNS = hasattr(select, "epoll")
-_PATIENCE = 0.0005
+_TIMEOUT = 0.0005
 """Seconds to wait for the loop to hand on what it has just read: it may be what woke the caller."""
 
 
-class TurnReader(LoopReader):
+class LeasedReader(LoopReader):
     """Reads a pipe on the loop, and gives its turn to another thread when that asks. Arguments as `LoopReader`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
@@ -51,7 +51,7 @@ class TurnReader(LoopReader):
 
     def take(self) -> bool:
         """Take the turn, from any thread but the loop's; False where another has it or the pipe is closed."""
-        if not self._turn.acquire(timeout=_PATIENCE):
+        if not self._turn.acquire(timeout=_TIMEOUT):
             return False
         if self._fd is None:
             self._turn.release()
@@ -149,7 +149,7 @@ class StdioTransport:
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
         self._readers: list[Reader] = []
-        self._turn: _Turn | None = None
+        self._turn: _ReadLease | None = None
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -186,14 +186,14 @@ class StdioTransport:
         stdin, stdout, stderr = process.detach_pipes()
         self._writer = make_writer(loop, stdin, self._input_broken.set)
         if CAN_TAKE_TURNS:
-            output = TurnReader(loop, stdout, self._on_output)
-            self._turn = _Turn(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
+            output = LeasedReader(loop, stdout, self._on_output)
+            self._turn = _ReadLease(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
         else:
             output = make_reader(loop, stdout, self._on_output)
         self._readers = [output, make_reader(loop, stderr, self._on_stderr)]
         self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
 
-    def send(self, message: Message) -> None:
+    def send(self, message: OutboundMessage) -> None:
         """Send, from any thread, without waiting."""
         writer = self._writer
         if writer is None:
@@ -204,7 +204,7 @@ class StdioTransport:
         """False: a pipe is not lost on the way."""
         return False
 
-    def turn(self) -> Turn | None:
+    def turn(self) -> ReadLease | None:
         """Take the right to read, from any thread but the loop's."""
         turn = self._turn
         return turn if turn is not None and turn.take() else None
@@ -341,7 +341,7 @@ class StdioTransport:
             self._stderr_ended.set()
 
 
-class _Turn:
+class _ReadLease:
     """The right to read the server's output in the thread that waits for it.
 
     Args:
@@ -353,7 +353,7 @@ class _Turn:
 
     def __init__(
         self,
-        reader: TurnReader,
+        reader: LeasedReader,
         lines: LineSplitter,
         receiver: Receiver,
         hand_over: Callable[[bytes | bytearray | Oversized], object],
