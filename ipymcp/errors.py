@@ -36,15 +36,13 @@ import linecache
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ipymcp.text import colored, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-
-    from ipymcp.results.tool_result import ToolResult
 
 __all__ = [
     "ArgumentError",
@@ -365,6 +363,30 @@ class ArgumentError(CallError, TypeError, ValueError):
         self.argument = argument
 
 
+class ErrorResult(Protocol):
+    """The result that a `ToolError` carries: an `ipymcp.ToolResult` whose `is_error` is true."""
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by blank lines."""
+        ...
+
+    @property
+    def content(self) -> Any:
+        """The parts of the result, as `ToolResult.content`."""
+        ...
+
+    @property
+    def data(self) -> Any:
+        """The structured content, else what the text holds, as `ToolResult.data`."""
+        ...
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The result as the server sent it."""
+        ...
+
+
 class ToolError(CallError):
     """The tool ran and answered with an error (`isError`)."""
 
@@ -372,14 +394,14 @@ class ToolError(CallError):
         self,
         message: str,
         *,
-        result: ToolResult,
+        result: ErrorResult,
         server: str | None = None,
         tool: str | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, server=server, tool=tool, hint=hint)
         self.result = result
-        """What the tool answered, as any other result."""
+        """The `ToolResult` that the tool answered with."""
 
 
 class RpcError(CallError):

@@ -1,13 +1,12 @@
 """Lists that a server gives page by page, and the requests that read resources and get prompts.
 
-Source: MCP 2025-11-25 and 2026-07-28, utilities/pagination and (2026-07-28) utilities/caching.
-
-Source: MCP 2025-11-25 and 2026-07-28, server/resources, server/prompts, utilities/completion.
+Source: MCP 2025-11-25 and 2026-07-28, utilities/pagination and (2026-07-28) utilities/caching. Also
+server/resources, server/prompts and utilities/completion.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ipymcp.errors import ProtocolError, RpcError
 from ipymcp.protocol import types
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from ipymcp.protocol.client import Client
+    from ipymcp.protocol.eras import Era
 
 __all__ = [
     "Listed",
@@ -41,6 +40,26 @@ __all__ = [
 T = TypeVar("T")
 MAX_PAGES = 1000
 METHOD_NOT_FOUND = -32601
+
+
+class Requester(Protocol):
+    """The part of a `Client` that sends requests."""
+
+    era: Era
+    capabilities: dict[str, Any]
+    """The capabilities that the server declared."""
+
+    async def request(self, method: str, body: bytes = ..., *, timeout: float | None = ...) -> Raw:
+        """Send a request and wait for its result."""
+        ...
+
+    async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
+        """Send a request; the result, and whether it took input rounds."""
+        ...
+
+    def noise(self, text: str) -> None:
+        """Log something that the server should not have sent."""
+        ...
 
 
 class ListMethod(NamedTuple, Generic[T]):
@@ -70,7 +89,7 @@ class Listed(NamedTuple, Generic[T]):
     """Seconds for which it is fresh, by the page that goes stale first; None where the server does not say."""
 
 
-async def list_all(client: Client, listing: ListMethod[T], *, timeout: float | None) -> Listed[T]:
+async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float | None) -> Listed[T]:
     """All pages of a list; a repeated cursor or 1,000 pages end it. A server that knows no such list has an empty one.
 
     Raises:
@@ -107,7 +126,7 @@ async def list_all(client: Client, listing: ListMethod[T], *, timeout: float | N
     return Listed(items, ttl)
 
 
-def _items(client: Client, listing: ListMethod[T], raws: list[Raw]) -> list[T]:
+def _items(client: Requester, listing: ListMethod[T], raws: list[Raw]) -> list[T]:
     found: list[T] = []
     for raw in raws:
         try:
@@ -130,7 +149,7 @@ class Read(NamedTuple):
     """Seconds for which it is fresh; 0 where the server does not say, or asked for input first."""
 
 
-async def read_resource(client: Client, uri: str, *, timeout: float | None) -> Read:
+async def read_resource(client: Requester, uri: str, *, timeout: float | None) -> Read:
     """Read a resource.
 
     Raises:
@@ -142,7 +161,7 @@ async def read_resource(client: Client, uri: str, *, timeout: float | None) -> R
     return Read(raw, 0.0 if is_for_us_alone else max(0.0, (result.ttlMs or 0.0) / 1000))
 
 
-async def get_prompt(client: Client, name: str, arguments: Mapping[str, str], *, timeout: float | None) -> Raw:
+async def get_prompt(client: Requester, name: str, arguments: Mapping[str, str], *, timeout: float | None) -> Raw:
     """The JSON of a prompt's messages, with these arguments.
 
     Raises:
@@ -156,7 +175,7 @@ async def get_prompt(client: Client, name: str, arguments: Mapping[str, str], *,
 
 
 async def complete(
-    client: Client,
+    client: Requester,
     reference: Mapping[str, str],
     argument: str,
     typed: str,
@@ -189,11 +208,11 @@ async def complete(
         raise ProtocolError(f"the answer to completion/complete is not what MCP says ({error})") from error
 
 
-async def subscribe(client: Client, uri: str, *, timeout: float | None) -> None:
+async def subscribe(client: Requester, uri: str, *, timeout: float | None) -> None:
     """Handshake era: have the server tell when this resource changes."""
     await client.request("resources/subscribe", types.encode({"uri": uri}), timeout=timeout)
 
 
-async def unsubscribe(client: Client, uri: str, *, timeout: float | None) -> None:
+async def unsubscribe(client: Requester, uri: str, *, timeout: float | None) -> None:
     """Handshake era: no longer."""
     await client.request("resources/unsubscribe", types.encode({"uri": uri}), timeout=timeout)

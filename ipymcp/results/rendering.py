@@ -7,7 +7,7 @@ the same bytes, so that saved notebooks have clean diffs.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_array, is_object
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ipymcp.results.content import Part
-    from ipymcp.results.resource_result import ResourceResult
-    from ipymcp.results.tool_result import ToolResult
-
-    Answer: TypeAlias = ToolResult | ResourceResult
 
 __all__ = ["bundle", "captioned", "is_shown_as_text", "short", "shown_text"]
 
@@ -46,7 +42,39 @@ _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 
 
-def bundle(result: Answer, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
+class Renderable(Protocol):
+    """The part of a tool's or a resource's result that is shown.
+
+    Some of it is `Any` because pyright does not take a `cached_property` for a property of a precise type.
+    """
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool answered with an error."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        ...
+
+    @property
+    def data(self) -> Any:
+        """The result as a Python value."""
+        ...
+
+    @property
+    def content(self) -> Any:
+        """The `Part`s, in the server's order."""
+        ...
+
+    @property
+    def warnings(self) -> Any:
+        """Remarks about the result: a tuple of strings."""
+        ...
+
+
+def bundle(result: Renderable, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
     """The answer by MIME type, richest forms first, `text/plain` always among them.
 
     Args:
@@ -58,7 +86,7 @@ def bundle(result: Answer, head: str, *, is_markdown: bool | None = None) -> dic
     return {**rich, "text/plain": _plain(result, head, *_LONG)}
 
 
-def short(result: Answer, head: str) -> str:
+def short(result: Renderable, head: str) -> str:
     """The answer in a few lines: where it is from, and how it begins."""
     return _plain(result, head, *_SHORT)
 
@@ -80,7 +108,7 @@ def shown_text(text: str) -> str:
     return _cut(text, *_LONG)
 
 
-def is_shown_as_text(result: Answer) -> bool:
+def is_shown_as_text(result: Renderable) -> bool:
     """Whether a result is best read as its text: there is no other data, or all that the data does is repeat it.
 
     Servers that send structured content send the same text once more as the content, and some (the official file
@@ -103,13 +131,13 @@ def _repeats(data: Any, text: str) -> bool:
     return False
 
 
-def _plain(result: Answer, head: str, lines: int, characters: int) -> str:
+def _plain(result: Renderable, head: str, lines: int, characters: int) -> str:
     body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
     body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
     return visible(head) + ("\n" if "\n" in body else " ") + body
 
 
-def _plain_data(result: Answer, lines: int, characters: int) -> str:
+def _plain_data(result: Renderable, lines: int, characters: int) -> str:
     """Records as an aligned table, other data as JSON: in one line where it fits."""
     listed = _records(result, min(lines, _ROWS))
     if listed is None:
@@ -120,12 +148,12 @@ def _plain_data(result: Answer, lines: int, characters: int) -> str:
     return "\n".join([*table, *more, *([listed.beside] if listed.beside else [])])
 
 
-def _is_collection(result: Answer) -> bool:
+def _is_collection(result: Renderable) -> bool:
     """Whether the answer is data rather than text or media."""
     return not result.is_error and not _has_media(result) and not is_shown_as_text(result)
 
 
-def _has_media(result: Answer) -> bool:
+def _has_media(result: Renderable) -> bool:
     return any(not isinstance(part, Text) for part in result.content)
 
 
@@ -157,7 +185,7 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
     return visible(head)
 
 
-def _rich(result: Answer, is_markdown: bool | None) -> dict[str, Any]:
+def _rich(result: Renderable, is_markdown: bool | None) -> dict[str, Any]:
     if _has_media(result):
         return _media(result)
     if not is_shown_as_text(result):
@@ -192,7 +220,7 @@ class _Records(NamedTuple):
     """What stands beside the list in a dict, in one line."""
 
 
-def _records(result: Answer, most_rows: int) -> _Records | None:
+def _records(result: Renderable, most_rows: int) -> _Records | None:
     records = find_records(result.data)
     if records is None:
         return None
@@ -205,7 +233,7 @@ def _records(result: Answer, most_rows: int) -> _Records | None:
     return _Records(shown, rows, len(records) - len(head), max(0, len(names) - _COLUMNS), _others(result.data, records))
 
 
-def _table(result: Answer) -> dict[str, str]:
+def _table(result: Renderable) -> dict[str, str]:
     listed = _records(result, _ROWS)
     if listed is None:
         return {}
@@ -241,11 +269,11 @@ def _others(data: Any, records: list[dict[str, Any]]) -> str:
     return visible(" · ".join(pairs[:_COLUMNS]))
 
 
-def _error(result: Answer) -> dict[str, Any]:
+def _error(result: Renderable) -> dict[str, Any]:
     return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{escaped(_cut(result.text, *_LONG))}</pre>')}
 
 
-def _media(result: Answer) -> dict[str, Any]:
+def _media(result: Renderable) -> dict[str, Any]:
     if len(result.content) == 1 and not result.warnings:
         part = result.content[0]
         image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
@@ -310,7 +338,7 @@ def _pre(text: str) -> str:
     return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG))}</pre>'
 
 
-def _warnings(result: Answer) -> str:
+def _warnings(result: Renderable) -> str:
     return "".join(f"<div>⚠ {escaped(warning)}</div>" for warning in result.warnings)
 
 
