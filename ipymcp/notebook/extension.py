@@ -217,15 +217,21 @@ class Extension:
     def panel(self) -> Panel:
         """The notebook's, made when it is first asked for: by a cell, or by a view that comes over the relay."""
         if self._panel is None:
+            from ipymcp.notebook import call_code
             from ipymcp.panel.panel import Panel, PanelContext
 
             with self._making:
                 if self._panel is None:
-                    mode, namespace = lambda: self.settings.panel, lambda: self._bound or ""
-                    surroundings = PanelContext(
-                        mode, namespace, self.life, self._has_control, is_voila(os.environ), self._wait_for_panel
+                    context = PanelContext(
+                        mode=lambda: self.settings.panel,
+                        namespace=lambda: self._bound or "",
+                        kernel=self.life,
+                        code=call_code,
+                        has_control=self._has_control,
+                        has_visitors=is_voila(os.environ),
+                        wait_for_panel=self._wait_for_panel,
                     )
-                    self._panel = Panel(ipymcp.host(), surroundings)
+                    self._panel = Panel(ipymcp.host(), context)
         return self._panel
 
     def _wait_for_panel(self, place: WaitingCaller) -> WaitingLine:

@@ -106,7 +106,7 @@ class CommChannel:
         if is_object(content) and content.get("kind") == "read":
             return self._was_read(content)
         if is_object(content) and is_hello(content):
-            self._has_control = content.get("control") is True and self._panel.surroundings.has_control
+            self._has_control = content.get("control") is True and self._panel.context.has_control
             self._begins()
         if self._view is None:
             self._view = self._panel.attach(self)

@@ -13,7 +13,6 @@ from ipymcp.api.prompts import prompt
 from ipymcp.api.resources import Resource, expand, template_schema
 from ipymcp.errors import CallError, McpError, PolicyError, ServerError, UnknownName
 from ipymcp.names import nearest
-from ipymcp.notebook.call_code import magic, python
 from ipymcp.panel.messages import Malformed, Message, sound, text, texts
 from ipymcp.panel.rows import LogReader, preview, problem, prompt_preview, tool_details, tool_rows, where
 from ipymcp.protocol.types import is_object
@@ -196,7 +195,7 @@ async def _kept(
 ) -> Message:
     """Keep a value in the kernel, and give what is shown of it."""
     panel.mcp.results.keep(number, value, memoryview(value._raw).nbytes)
-    namespace = "" if view.permissions.is_visitor else panel.surroundings.namespace()
+    namespace = "" if view.permissions.is_visitor else panel.context.namespace()
     return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
 
 
@@ -216,9 +215,9 @@ async def _code(panel: Panel, view: View, message: Message) -> Message:
     _, entry = _entry(panel, message)
     arguments, form, schema = _arguments(message), message.get("form"), panel.mcp._factory.schema(entry)
     if form == "python":
-        return {"text": python(panel.host, entry, schema, arguments, panel.surroundings.namespace())}
+        return {"text": panel.context.code.python(panel.host, entry, schema, arguments, panel.context.namespace())}
     if form == "magic":
-        return {"text": magic(panel.host, entry, schema, arguments)}
+        return {"text": panel.context.code.magic(panel.host, entry, schema, arguments)}
     raise Malformed("'code' needs 'form', python or magic")
 
 

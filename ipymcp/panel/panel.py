@@ -29,7 +29,7 @@ from ipymcp.runtime.events import OffersChanged
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from ipymcp.api.namespace import Mcp
     from ipymcp.interaction.questions import QuestionKind
@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from ipymcp.panel.widget import PanelWidget
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.call import Call
-    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.catalog import Catalog, ToolEntry
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.resources import Kind
     from ipymcp.runtime.session import ServerSession
+    from ipymcp.schema.tool_schema import ToolSchema
 
 __all__ = ["Channel", "Panel", "ViewSnapshot", "PanelState", "PanelContext", "View"]
 
@@ -359,11 +360,11 @@ class View:
         """Tell it whom it talks to, and what it may do now."""
         if self.is_greeted:
             self._picture.look_again()
-            surroundings, permissions = self._panel.surroundings, self.permissions
+            context, permissions = self._panel.context, self.permissions
             hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": permissions.mode}
             hello |= {"visitor": permissions.is_visitor}
-            hello |= {"namespace": surroundings.namespace(), "kernel": surroundings.kernel}
-            self.say({**hello, "control": surroundings.has_control})
+            hello |= {"namespace": context.namespace(), "kernel": context.kernel}
+            self.say({**hello, "control": context.has_control})
 
     def _begin(self, message: Message) -> None:
         number = message.get("id")
@@ -458,21 +459,41 @@ _MAX_VIEWS = 100
 """A cell that is run again leaves its old view behind: with more than these the oldest is let go."""
 
 
+class CallCode(Protocol):
+    """Writes a call as the user would type it; `ipymcp.notebook.call_code` is one."""
+
+    def python(
+        self, host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any], namespace: str
+    ) -> str:
+        """The call in Python."""
+        ...
+
+    def magic(self, host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any]) -> str:
+        """The call as a `%mcp` line.
+
+        Raises:
+            McpError: No line can express it.
+        """
+        ...
+
+
 class PanelContext(Struct, frozen=True):
-    """What a panel has to know of the notebook.
+    """The notebook as its panel knows it.
 
     Attributes:
         mode: Gives what views may do now.
         namespace: Gives the name that `mcp` is bound to; empty where it is not.
-        kernel: Names the kernel's life: another one is another kernel.
-        has_control: Whether views may speak by the control channel too.
+        kernel: Identifies this life of the kernel: after a restart it is another.
+        code: Writes calls as code.
+        has_control: Whether views may also use the control channel.
         has_visitors: Whether the people at the page are strangers to the notebook, as under Voilà.
-        wait_for_panel: Says in a cell that it waits for an answer in the panel.
+        wait_for_panel: Shows in a cell that it waits for an answer in the panel.
     """
 
     mode: Callable[[], Mode]
     namespace: Callable[[], str]
     kernel: str
+    code: CallCode
     has_control: bool = False
     has_visitors: bool = False
     wait_for_panel: Callable[[WaitingCaller], WaitingLine] | None = None
@@ -483,16 +504,16 @@ class Panel:
 
     Args:
         mcp: The notebook's.
-        surroundings: What it has to know of the notebook.
+        context: The notebook as the panel knows it.
     """
 
     verbs: dict[str, Act] = VERBS
     """What views may ask for."""
 
-    def __init__(self, mcp: Mcp, surroundings: PanelContext) -> None:
+    def __init__(self, mcp: Mcp, context: PanelContext) -> None:
         self.mcp = mcp
         self.host = mcp._host
-        self.surroundings = surroundings
+        self.context = context
         self.calls: dict[int, Call[Any]] = {}
         """Those that views made and that are not over."""
         self.views: dict[View, asyncio.Task[None]] = {}
@@ -555,8 +576,8 @@ class Panel:
 
     def permissions(self) -> Permissions:
         """What views of our version may do now."""
-        mode = self.surroundings.mode()
-        return Permissions(mode, self.surroundings.has_visitors and mode != "full")
+        mode = self.context.mode()
+        return Permissions(mode, self.context.has_visitors and mode != "full")
 
     def _tell_mode(self) -> None:
         for view in [*self.views]:

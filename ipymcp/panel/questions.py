@@ -255,7 +255,7 @@ class PanelQuestions:
 
     def wait_in(self, place: WaitingCaller | None) -> WaitingLine | None:
         """Say in a cell that it waits for an answer in the panel."""
-        wait = self._panel.surroundings.wait_for_panel
+        wait = self._panel.context.wait_for_panel
         return wait(place) if wait is not None and place is not None else None
 
     def answered(self, question: str, message: Message, permissions: Permissions) -> Any:

@@ -29,6 +29,7 @@ from ipymcp.interaction.questions import (
     UserInterface,
     WantedCall,
 )
+from ipymcp.notebook import call_code
 from ipymcp.panel.panel import Panel, PanelContext
 from ipymcp.runtime.host import Host
 from tests.environments import server_command
@@ -211,8 +212,8 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
 def visited(notebook: Notebook) -> DirectView:
     """The view of a stranger, as Voilà has them."""
     notebook.mode = "run"
-    surroundings = PanelContext(lambda: notebook.mode, lambda: "mcp", "one life", has_visitors=True)
-    notebook.panel = Panel(notebook.mcp, surroundings)
+    context = PanelContext(lambda: notebook.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
+    notebook.panel = Panel(notebook.mcp, context)
     return notebook.view()
 
 
