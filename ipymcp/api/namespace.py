@@ -100,7 +100,7 @@ class Mcp(NotPicklable):
     @property
     def tools(self) -> Toolset:
         """All tools now available; called with patterns, a selection: `mcp.tools("fs.*", "!*.write_*")`."""
-        return Toolset(self._host, self._factory)
+        return Toolset(self._factory)
 
     @property
     def resources(self) -> AllResources:
@@ -229,7 +229,7 @@ class Mcp(NotPicklable):
         wanted = AskRequest(
             prompt,
             model,
-            self._selection(tools),
+            self._selection(tools).selection,
             base_url=base_url,
             chat=chat,
             system=system,
@@ -254,7 +254,7 @@ class Mcp(NotPicklable):
     def _asker(self) -> ModelChat:
         from ipymcp.llm.chat import ModelChat
 
-        return ModelChat(self._host, self._factory, lambda: self._model)
+        return ModelChat(self._host, lambda: self._model)
 
     @property
     def calls(self) -> list[Call[Any]]:

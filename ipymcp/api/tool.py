@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import replace
@@ -28,6 +27,7 @@ from ipymcp.security.untrusted import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from inspect import Signature
 
     from msgspec import Raw
 
@@ -61,6 +61,7 @@ class ToolFactory:
         """What was shown in part."""
         self.for_models: set[int] = set()
         """The numbers of those that models in the user's own loops were given a part of."""
+        self._declarer: Declarer | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
@@ -69,12 +70,14 @@ class ToolFactory:
         """The conversation with a model in the user's own loop: by its name, or by the selection it was given."""
         return self._conversations.setdefault(key, Conversation())
 
-    @cached_property
+    @property
     def declarer(self) -> Declarer:
-        """Tells models of the tools."""
-        from ipymcp.llm.tool_definitions import Declarer
+        """Declares the tools to providers."""
+        if self._declarer is None:
+            from ipymcp.llm.tool_definitions import Declarer
 
-        return Declarer()
+            self._declarer = Declarer()
+        return self._declarer
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
         """The input schema of a tool, for Python."""
@@ -96,6 +99,18 @@ class ToolFactory:
         """The same tool, to be awaited."""
         usual = self._both(tool._entry())[2]
         return usual if tool._options is None else type(usual)(self, tool.server, tool.name, tool._options)
+
+    def signature(self, entry: ToolEntry) -> Signature:
+        """The Python signature of a tool."""
+        return self.tool(entry).__signature__
+
+    def prepare(self, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        """A call of a tool that is ready to be sent.
+
+        Raises:
+            ArgumentError: The arguments do not fit.
+        """
+        return self.tool(entry, options)._prepare_mapping(arguments)
 
     def _both(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
         key = (entry.server, entry.name)

@@ -10,7 +10,8 @@ from ipymcp.api.catalogs import not_running
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, TEXT, check_name, checked
 from ipymcp.errors import UnknownName
-from ipymcp.names import model_name, nearest
+from ipymcp.llm.tool_selection import ToolSelection
+from ipymcp.names import nearest
 from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import selects
 
@@ -18,17 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ipymcp.api.tool import Tool, ToolFactory
-    from ipymcp.interaction.questions import Caller
-    from ipymcp.llm.functions import FunctionTool
-    from ipymcp.llm.providers import Declaration, Dialect, Profile
+    from ipymcp.llm.providers import Declaration, Dialect
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import ProviderTools
     from ipymcp.runtime.catalog import ToolEntry
-    from ipymcp.runtime.host import Host
     from ipymcp.runtime.loop import BackgroundLoop
-    from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import Parameter
-    from ipymcp.security.rules import ToolRef
 
 __all__ = ["Toolset", "hidden_note", "tool_table"]
 
@@ -43,26 +39,19 @@ class Toolset(TableView):
     For a model: `.to_openai()` and its like declare the tools, `.run(response)` makes the calls it asks for.
 
     Args:
-        host: Whose tools.
-        factory: Makes them.
-        parts: What is joined: for each, the patterns it was narrowed by, step by step.
-        functions: The functions of the notebook among them.
-        handles: The numbers of the results that a model with these tools may read on in.
+        factory: Makes the tools.
+        selection: The selected tools; all of the host's by default.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        factory: ToolFactory,
-        parts: tuple[tuple[tuple[str, ...], ...], ...] = ((),),
-        functions: tuple[FunctionTool, ...] = (),
-        handles: set[int] | None = None,
-    ) -> None:
-        self._host = host
+    def __init__(self, factory: ToolFactory, selection: ToolSelection | None = None) -> None:
+        self._host = factory.host
         self._factory = factory
-        self._parts = parts
-        self._functions = functions
-        self._handles = factory.for_models if handles is None else handles
+        self._selection = selection or ToolSelection(factory, ((),), (), factory.for_models)
+
+    @property
+    def selection(self) -> ToolSelection:
+        """The selection as a model uses it."""
+        return self._selection
 
     @property
     def _loop(self) -> BackgroundLoop:
@@ -73,8 +62,9 @@ class Toolset(TableView):
         """A narrower selection."""
         if not patterns:
             return self
-        functions = tuple(one for one in self._functions if selects(patterns, one))
-        return self._with(tuple((*part, patterns) for part in self._parts), functions)
+        own = self._selection
+        functions = tuple(one for one in own.functions if selects(patterns, one))
+        return Toolset(self._factory, own.changed(tuple((*part, patterns) for part in own.patterns), functions))
 
     def __add__(self, others: Toolset | Tool | Callable[..., Any] | Iterable[Tool | Callable[..., Any]]) -> Toolset:
         """This and another selection, or tools, or functions of the notebook, one or several; each once.
@@ -83,7 +73,7 @@ class Toolset(TableView):
             ArgumentError: A model could not call one of the functions.
         """
         if isinstance(others, Toolset):
-            parts, functions = others._parts, others._functions
+            parts, functions = others._selection.patterns, others._selection.functions
         else:
             from ipymcp.api.tool import Tool
             from ipymcp.llm.functions import FunctionTool
@@ -92,59 +82,31 @@ class Toolset(TableView):
             tools = [one for one in given if isinstance(one, Tool)]
             parts = tuple(((f"{escape(one.server)}.{escape(one.name)}",),) for one in tools)
             functions = tuple(FunctionTool(one) for one in given if not isinstance(one, Tool))
-        known = {one.name: one for one in (*self._functions, *functions)}
-        return self._with((*self._parts, *parts), tuple(known.values()))
+        return Toolset(self._factory, self._selection.joined(parts, functions))
 
     __radd__ = __add__
 
-    def _with(self, parts: tuple[tuple[tuple[str, ...], ...], ...], functions: tuple[FunctionTool, ...]) -> Toolset:
-        return Toolset(self._host, self._factory, parts, functions, self._handles)
-
-    def _for_conversation(self, handles: set[int]) -> Toolset:
-        """The same tools for a model that may read on in no results but its own."""
-        return Toolset(self._host, self._factory, self._parts, self._functions, handles)
-
     @property
     def entries(self) -> list[ToolEntry]:
-        """What the catalogs now have of it."""
-        return self._entries("user")
-
-    def _entries(self, caller: Caller) -> list[ToolEntry]:
-        return [entry for session, entry in self._selected() if not self._host.is_denied(session, entry, caller)]
-
-    def _selected(self) -> list[tuple[ServerSession, ToolEntry]]:
-        self._host.refresh_changed()
-        return [
-            (session, entry)
-            for session in self._sessions()
-            for entry in session.catalog.tools.values()
-            if self._selects(entry)
-        ]
-
-    def _sessions(self) -> list[ServerSession]:
-        """Those that have tools now."""
-        return [one for one in self._host.sessions.values() if one.client is not None or one.is_lazy]
-
-    def _selects(self, entry: ToolRef) -> bool:
-        return any(all(selects(one, entry) for one in part) for part in self._parts)
+        """The selected tools that you may call, as the catalogs have them now."""
+        return self._selection.entries("user")
 
     @property
     def names(self) -> list[str]:
         """`server.tool` of each; functions as `notebook.function`."""
-        return [f"{entry.server}.{entry.name}" for entry in (*self.entries, *self._functions)]
+        return [f"{entry.server}.{entry.name}" for entry in (*self.entries, *self._selection.functions)]
 
     @property
     def model_names(self) -> dict[str, str]:
         """What a model calls each that it may see: `{server__tool: server.tool}`. Changed tools are not among them."""
-        named = {model_name(one.server, one.name): f"{one.server}.{one.name}" for one in self._entries("model")}
-        return named | {one.name: f"{one.server}.{one.name}" for one in self._functions}
+        return self._selection.model_names()
 
     def __iter__(self) -> Iterator[Tool | Callable[..., Any]]:
         yield from (self._factory.tool(entry) for entry in self.entries)
-        yield from (one.function for one in self._functions)
+        yield from (one.function for one in self._selection.functions)
 
     def __len__(self) -> int:
-        return len(self.entries) + len(self._functions)
+        return len(self.entries) + len(self._selection.functions)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -159,7 +121,7 @@ class Toolset(TableView):
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
-        for one in self._functions:
+        for one in self._selection.functions:
             if name == f"{one.server}.{one.name}":
                 return one.function
         raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
@@ -196,7 +158,7 @@ class Toolset(TableView):
 
         def declared(model: Any) -> list[Declaration]:  # read for each request
             caller.conversation.given()
-            return self._declarations(profile_of(model))
+            return self._selection.declarations(profile_of(model))
 
         return pydantic_ai_toolset(declared, caller.aio)
 
@@ -211,7 +173,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import langchain_tools
 
-        return langchain_tools(self._declarations(is_kept=True), self._caller(turn).watched(), images=images)
+        return langchain_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched(), images=images)
 
     @checked(turn=TEXT.or_none)
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
@@ -222,7 +184,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import llm_tools
 
-        return llm_tools(self._declarations(is_kept=True), self._caller(turn).watched())
+        return llm_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
 
     @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
@@ -233,59 +195,26 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import chatlas_tools
 
-        return chatlas_tools(self._declarations(is_kept=True), self._caller(turn).watched())
-
-    def _for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
-        """The functions, and what reads on in long results: once there are any, or at once for whoever keeps this."""
-        reading = [self._reader] if is_kept else self._reading
-        return list({one.name: one for one in (*self._functions, *reading)}.values())
-
-    @property
-    def _reading(self) -> list[FunctionTool]:
-        return [self._reader] if self._readable else []
-
-    @property
-    def _readable(self) -> list[int]:
-        return [one for one in self._factory.results if one in self._handles]
-
-    @property
-    def _reader(self) -> FunctionTool:
-        from ipymcp.llm.functions import FunctionTool
-        from ipymcp.llm.result_text import ResultReader
-
-        return FunctionTool(ResultReader(self._factory.results, self._readable).read_result)
-
-    def _keep(self, number: int, value: Any, size: int) -> None:
-        """Keep what a model is given a part of, and let it read on there; from any thread."""
-        self._factory.results.keep(number, value, size)
-        self._handles.add(number)
-
-    def _declarations(self, *profile: Profile, is_kept: bool = False) -> list[Declaration]:
-        from ipymcp.llm.tool_definitions import declared_function
-
-        functions = [declared_function(one, *profile) for one in self._for_model(is_kept=is_kept)]
-        taken = {one.name for one in functions}
-        tools = [self._factory.declarer.declared(entry, *profile) for entry in self._entries("model")]
-        return [*(one for one in tools if one.name not in taken), *functions]
+        return chatlas_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
 
     def _caller(self, turn: str | None, *, sees_requests: bool = False) -> ToolCaller:
         from ipymcp.llm.tool_calls import ToolCaller
         from ipymcp.security.untrusted import Conversation
 
         conversation = self._factory.conversation(turn) if turn else Conversation()
-        return ToolCaller(self, self._factory, conversation, turn or "", sees_requests=sees_requests)
+        return ToolCaller(self._selection, conversation, turn or "", sees_requests=sees_requests)
 
     def _declared(self, dialect: Dialect) -> ProviderTools:
         from ipymcp.llm.providers import PROFILES
         from ipymcp.llm.tool_definitions import ProviderTools
 
-        return ProviderTools(self._declarations(PROFILES[dialect]), dialect)
+        return ProviderTools(self._selection.declarations(PROFILES[dialect]), dialect)
 
     def describe(self) -> Table:
         """What the tools cost a model in each request, by server. Tokens are an estimate: four characters each."""
         from ipymcp.llm.tool_definitions import costs
 
-        return costs(self._declarations())
+        return costs(self._selection.declarations())
 
     @sync_and_async
     @checked(turn=TEXT.or_none)
@@ -311,58 +240,19 @@ class Toolset(TableView):
         from ipymcp.llm.tool_calls import Runner
 
         dialect, calls = asked(response)
-        conversation = self._factory.conversation(turn or (self._parts, tuple(one.name for one in self._functions)))
+        own = self._selection
+        conversation = self._factory.conversation(turn or (own.patterns, tuple(one.name for one in own.functions)))
         conversation.given()  # what came back before is in the request that this answers
         named = turn or f"run {self._host.number()}"
-        runner = Runner(self, self._factory, named, conversation, PROFILES[dialect])
+        runner = Runner(own, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
-
-    def _named(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:
-        """What a model means by a name. Its server may be starting.
-
-        Raises:
-            UnknownName: Nothing, or what it may not see.
-            ServerError: A tool of a server that does not run.
-        """
-        if not name:
-            raise UnknownName("the call names no tool")
-        for function in self._for_model():
-            if function.name == name:
-                return function
-        here = self._sessions()
-        found = self._meant(name, here)
-        if found is None:
-            self._host.refresh_changed()
-            found = self._meant(name, here)
-        if found is None:
-            found = self._meant(name, [one for one in self._host.sessions.values() if one not in here])
-            if found is not None and not found[0].is_moving:
-                found[0].require()
-        if found is not None:
-            return found
-        raise UnknownName(f"there is no tool {name!r}", hint=nearest(name, self.model_names) or None)
-
-    def _meant(self, name: str, sessions: Iterable[ServerSession]) -> tuple[ServerSession, ToolEntry] | None:
-        """The selected tool of that name: at once where it is nothing but server and tool, else by looking at all."""
-        found = [
-            (session, entry)
-            for session in sessions
-            for entry in (session.catalog.tools.get(name.removeprefix(f"{session.name}__")),)
-            if entry is not None and model_name(session.name, entry.name) == name
-        ] or [
-            (session, entry)
-            for session in sessions
-            for entry in session.catalog.tools.values()
-            if model_name(entry.server, entry.name) == name
-        ]
-        return next((one for one in found if self._selects(one[1]) and not self._host.is_denied(*one, "model")), None)
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
     @property
     def has_matches(self) -> bool:
         """Whether any tool matches, those that policy hides included."""
-        return bool(self._selected())
+        return bool(self._selection.selected())
 
     @property
     def table(self) -> Table:
@@ -370,7 +260,7 @@ class Toolset(TableView):
         sessions = self._host.sessions.values()
         for session in sessions:
             session.look_at_tools()
-        patterns = [pattern for part in self._parts for selection in part for pattern in selection]
+        patterns = [pattern for part in self._selection.patterns for selection in part for pattern in selection]
         named = {pattern.partition(".")[0] for pattern in patterns}
         away = [
             not_running(session, anything=False)
@@ -378,9 +268,13 @@ class Toolset(TableView):
             if session.state.is_moving or (session.name in named and session.client is None and not session.is_lazy)
         ]
         entries = self.entries
-        hidden = hidden_note(len(self._selected()) - len(entries))
+        hidden = hidden_note(len(self._selection.selected()) - len(entries))
         empty = [] if len(self) or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
-        also = [f"and {', '.join(f'{one.name}()' for one in self._functions)}"] if self._functions else []
+        also = (
+            [f"and {', '.join(f'{one.name}()' for one in self._selection.functions)}"]
+            if self._selection.functions
+            else []
+        )
         note = " · ".join(filter(None, [*empty, *also, hidden, *away]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
 

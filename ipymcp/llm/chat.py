@@ -12,7 +12,7 @@ from ipymcp.errors import McpError
 from ipymcp.llm.answer import Answer, ModelCall, ToolCallOutcome, ToolCallRequest
 from ipymcp.llm.backend import Clock, Limits, Question, RequestPreview
 from ipymcp.llm.code_mode import Coder
-from ipymcp.llm.functions import HERE
+from ipymcp.llm.functions import HERE, FunctionTool
 from ipymcp.llm.live_output import CallCard, LiveOutput
 from ipymcp.llm.prompting import Filled, filled
 from ipymcp.llm.providers import profile_of
@@ -26,12 +26,11 @@ from ipymcp.security.untrusted import Conversation, current_actor
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from ipymcp.api.tool import ToolFactory
-    from ipymcp.api.toolset import Toolset
     from ipymcp.llm.backend import ModelBackend, ModelResponse
     from ipymcp.llm.live_output import OutputListener
     from ipymcp.llm.providers import Declaration
     from ipymcp.llm.tool_search import Discover
+    from ipymcp.llm.tool_selection import ToolSelection
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server_requests import SamplingRequest
 
@@ -66,7 +65,7 @@ class AskRequest(Struct, frozen=True):
 
     prompt: str
     model: Any
-    tools: Toolset
+    tools: ToolSelection
     base_url: str | None = None
     chat: str = ""
     system: str = ""
@@ -81,7 +80,7 @@ class AskRequest(Struct, frozen=True):
 class _Plan(Struct, frozen=True):
     """What a model is given, and what is behind it."""
 
-    tools: Toolset
+    tools: ToolSelection
     """What it may call."""
     declared: Callable[[], list[Declaration]]
     """What it is told of."""
@@ -107,14 +106,12 @@ class ModelChat:
 
     Args:
         host: Whose tools.
-        factory: Makes them.
         usual: Gives the model that is asked where a question names none; None where there is none.
     """
 
-    def __init__(self, host: Host, factory: ToolFactory, usual: Callable[[], Any]) -> None:
+    def __init__(self, host: Host, usual: Callable[[], Any]) -> None:
         self._usual = usual
         self._host = host
-        self._factory = factory
         self._chats: dict[str, _Chat] = {}
         self._made: ModelBackend | None = None
 
@@ -165,7 +162,7 @@ class ModelChat:
         self._allow(wanted, turn)
         scene = LiveOutput(self._host, audience)
         profile = profile_of(self._model(wanted), wanted.base_url)
-        runner = Runner(plan.tools, self._factory, turn, chat.conversation, profile)
+        runner = Runner(plan.tools, turn, chat.conversation, profile)
         calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
         stopped: list[ModelResponse] = []
         if plan.coder is not None:
@@ -209,14 +206,14 @@ class ModelChat:
         return answer
 
     def _prepared(self, wanted: AskRequest, chat: _Chat, turn: str) -> tuple[_Plan, RequestPreview]:
-        plan = self._plan(wanted, wanted.tools._for_conversation(chat.handles), chat.conversation, turn)
+        plan = self._plan(wanted, wanted.tools.for_conversation(chat.handles), chat.conversation, turn)
         return plan, self._beginning(wanted, plan)
 
-    def _plan(self, wanted: AskRequest, tools: Toolset, conversation: Conversation, turn: str) -> _Plan:
+    def _plan(self, wanted: AskRequest, tools: ToolSelection, conversation: Conversation, turn: str) -> _Plan:
         profile = profile_of(self._model(wanted), wanted.base_url)
 
         def declared() -> list[Declaration]:
-            return tools._declarations(profile)
+            return tools.declarations(profile)
 
         declarations = declared()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
@@ -229,15 +226,17 @@ class ModelChat:
                 conversation=conversation,
                 turn=turn,
             )
-            instead = tools("!*")
-            instead += [coder.run_python]
-            return _Plan(instead, instead._declarations, names, instructions=coder.instructions(), coder=coder)
-        most = len(tools._declarations(profile, is_kept=True))  # with what reads on in long results
+            instead = tools.only(FunctionTool(coder.run_python))
+            return _Plan(instead, instead.declarations, names, instructions=coder.instructions(), coder=coder)
+        most = len(tools.declarations(profile, is_kept=True))  # with what reads on in long results
         is_too_much = most > profile.functions or sum(map(cost, declarations)) > BUDGET
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
             finder = ToolFinder(declared)
             return _Plan(
-                tools.__add__(finder.search_tools), lambda: finder.declarations(tools._reading), names, searches=True
+                tools.joined((), [FunctionTool(finder.search_tools)]),
+                lambda: finder.declarations(tools.readers()),
+                names,
+                searches=True,
             )
         return _Plan(tools, declared, names)
 
@@ -264,7 +263,7 @@ class ModelChat:
 
     def _allow(self, wanted: AskRequest, turn: str) -> None:
         if wanted.allow:
-            for session, entry in wanted.tools._selected():
+            for session, entry in wanted.tools.selected():
                 if selects(wanted.allow, entry):
                     self._host.guard.policy.allow_turn(turn, session.rights, entry)
 

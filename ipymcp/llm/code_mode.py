@@ -31,8 +31,8 @@ from ipymcp.text import stripped
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableMapping
 
-    from ipymcp.api.toolset import Toolset
     from ipymcp.interaction.questions import ApprovalAnswer, Card
+    from ipymcp.llm.tool_selection import ToolSelection
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.security.rules import ToolRef
@@ -54,7 +54,7 @@ class Coder:
 
     Args:
         host: Whose tools it may call.
-        toolset: Those it is told of.
+        selection: Those it is told of.
         names: The variables that it sees and makes.
         allowed: Whether the user has agreed beforehand to all code of this answer.
         conversation: What the answer is a part of; a fresh one by default.
@@ -64,7 +64,7 @@ class Coder:
     def __init__(
         self,
         host: Host,
-        toolset: Toolset,
+        selection: ToolSelection,
         names: MutableMapping[str, Any],
         *,
         allowed: bool,
@@ -74,7 +74,7 @@ class Coder:
         self._conversation = conversation or Conversation()
         self._actor = Actor("model", self._conversation, turn, self._permits)
         self._host = host
-        self._toolset = toolset
+        self._selection = selection
         self._names = names
         self._is_allowed = allowed
         self._agreed_at: str | None = None
@@ -92,7 +92,7 @@ class Coder:
             " Variables stay between runs. Print, or end with an expression, for what you need to see; keep large data"
             " in variables."
         )
-        entries = self._toolset._entries("model")
+        entries = self._selection.entries("model")
         typed = self._host.aliases()
         lines = [self._line(entry, typed[entry.server]) for entry in entries]
         if tokens(sum(map(len, lines))) > BUDGET:
@@ -105,7 +105,7 @@ class Coder:
 
     def _line(self, entry: ToolEntry, server: str) -> str:
         about = shortened(stripped(entry.first_line), _MAX_ABOUT)
-        return f"mcp.{server}.{entry.alias}{self._toolset._factory.tool(entry).__signature__}  # {about}"
+        return f"mcp.{server}.{entry.alias}{self._selection.maker.signature(entry)}  # {about}"
 
     async def run_python(self, code: str) -> str:
         """Run Python in the user's notebook, after they have agreed. Gives what it prints and its last expression.
@@ -154,7 +154,7 @@ class Coder:
         return self._conversation.taint if self._host.guard.policy.doubts else ""
 
     def _permits(self, entry: ToolRef) -> bool:
-        return self._toolset._selects(entry)
+        return self._selection.selects(entry)
 
     def _execute(self, code: str) -> str:
         """Where the user waits. Only an interrupt is raised: it is the user's."""

@@ -24,12 +24,10 @@ from ipymcp.text import stripped
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
-    from ipymcp.api.tool import ToolFactory
-    from ipymcp.api.toolset import Toolset
     from ipymcp.interaction.questions import Card
     from ipymcp.llm.providers import Profile
+    from ipymcp.llm.tool_selection import ToolSelection
     from ipymcp.runtime.catalog import ToolEntry
-    from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
 
 __all__ = ["ReadWriteLimiter", "Runner", "ToolCaller"]
@@ -103,8 +101,7 @@ class Runner:
     were asked for, unless they only read, or its definition's `concurrency` says more.
 
     Args:
-        toolset: What may be called.
-        factory: Makes the tools.
+        selection: What may be called.
         turn: Names the answer, so that one consent may cover all of it.
         conversation: What the answer is a part of; a fresh one by default.
         profile: What the tools were declared to: it may know properties by other names than the tool.
@@ -112,16 +109,15 @@ class Runner:
 
     def __init__(
         self,
-        toolset: Toolset,
-        factory: ToolFactory,
+        selection: ToolSelection,
         turn: str = "",
         conversation: Conversation | None = None,
         profile: Profile = PLAIN,
     ) -> None:
         self.conversation = conversation or Conversation()
-        self._toolset = toolset
-        self._factory = factory
-        self._host: Host = factory.host
+        self._selection = selection
+        self._maker = selection.maker
+        self._host = selection.maker.host
         self._turn = turn
         self._profile = profile
         self._lanes: dict[str, ReadWriteLimiter] = {}
@@ -138,13 +134,13 @@ class Runner:
             card: Shows it.
         """
         try:
-            found = self._toolset._named(asked.name)
+            found = self._selection.find(asked.name)
             arguments = read_arguments(asked.arguments)
             if isinstance(found, FunctionTool):
                 async with self._lane(HERE).entered(alone=True):
                     return await self._run_function(asked, found, arguments)
             session, entry = found
-            renamed = self._factory.declarer.renamed(entry, self._profile)
+            renamed = self._maker.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
                 return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
@@ -169,7 +165,7 @@ class Runner:
         options = replace(options, conversation=self.conversation, card=card)
         if session.client is None:
             await session.awake()
-        call = await asyncio.to_thread(self._factory.tool(entry, options)._prepare_mapping, arguments)
+        call = await asyncio.to_thread(self._maker.prepare, entry, options, arguments)
         try:
             await call.run_on_loop()
         except asyncio.CancelledError:
@@ -208,7 +204,7 @@ class Runner:
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
         if len(text) > MAX_LENGTH:
-            self._toolset._keep(number, value, value.size if is_result else len(text))
+            self._selection.keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)
         text = stripped(text)
         return ToolCallOutcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
@@ -218,8 +214,7 @@ class ToolCaller:
     """Makes the calls of another library's loop, one at a time or several.
 
     Args:
-        toolset: What may be called.
-        factory: Makes the tools.
+        selection: What may be called.
         conversation: What the calls are a part of.
         turn: Names the answer, where the user does.
         sees_requests: Whether somebody says when the model is asked again (`conversation.given`); else what comes back
@@ -228,8 +223,7 @@ class ToolCaller:
 
     def __init__(
         self,
-        toolset: Toolset,
-        factory: ToolFactory,
+        selection: ToolSelection,
         conversation: Conversation,
         turn: str = "",
         *,
@@ -237,8 +231,8 @@ class ToolCaller:
     ) -> None:
         self.conversation = conversation
         self._sees_requests = sees_requests
-        self._loop = factory.host.loop
-        self._runner = Runner(toolset, factory, turn, conversation)
+        self._loop = selection.maker.host.loop
+        self._runner = Runner(selection, turn, conversation)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
         """Make one, and wait for it here.

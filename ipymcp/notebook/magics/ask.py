@@ -149,7 +149,7 @@ def _wanted(request: MagicRequest) -> AskRequest:
     return AskRequest(
         prompt=prompt.strip(),
         model=model,
-        tools=_tools(request, parsed),
+        tools=_tools(request, parsed).selection,
         base_url=parsed.text("--base-url"),
         chat=parsed.text("--chat") or "",
         system=parsed.text("--system") or "",
