@@ -23,25 +23,6 @@ from msgspec import Struct
 from ipymcp.errors import ArgumentError, UnknownName
 from ipymcp.names import nearest
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "FUNCTION",
-    "MAPPING",
-    "MOMENT",
-    "PATH",
-    "TIMEOUT",
-    "SECONDS",
-    "TEXT",
-    "TEXTS",
-    "VARIABLES",
-    "Kind",
-    "check_name",
-    "checked",
-    "one_of",
-    "shown",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

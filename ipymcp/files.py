@@ -16,16 +16,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "PRIVATE",
-    "SHARED",
-    "create_file",
-    "make_folder",
-    "make_private_folder",
-    "open_lock",
-    "write_file",
-    "write_hint",
-]
 
 PRIVATE: Final = 0o600
 """The mode of a file for the user alone."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["install", "is_installed"]
-
 
 def install() -> None:
     """Guard imports from now on. A second call does nothing."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["LABEL", "Masks", "looks_secret", "mask", "masks"]
 
 LABEL: Final = "[secret]"
 MIN_LENGTH: Final = 8

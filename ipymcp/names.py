@@ -15,16 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = [
-    "RESERVED_HOST",
-    "RESERVED_PROMPTS",
-    "RESERVED_SERVER",
-    "aliases",
-    "expression",
-    "identifier",
-    "model_name",
-    "nearest",
-]
 
 RESERVED_HOST = frozenset(
     {"ask", "call", "calls", "cancel", "close", "disable", "enable", "load", "restart", "run", "servers", "start"}

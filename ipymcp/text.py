@@ -14,8 +14,6 @@ from typing import Any, cast
 
 from ipymcp.masking import mask, masks
 
-__all__ = ["colored", "escaped", "is_safe", "one_line", "quoted", "shown_json", "stripped", "unmasked_line", "visible"]
-
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
 _INVISIBLE = re.compile(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.resources import Kind
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["look", "look_at_all", "look_quickly", "not_running", "selects_any"]
 
 _QUICKLY = 1.0
 """Seconds that Tab waits for a server."""

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ipymcp.config.variables import Reference
     from ipymcp.runtime.host import Host
 
-__all__ = ["ConfigListing", "Imported", "add", "explanation", "export_to", "import_from", "listing", "remove", "update"]
-
 
 _TYPED = frozenset({"cell", "script", "named"})
 """The scopes of definitions that are nearer than any file that was found."""

@@ -14,7 +14,6 @@ from ipymcp.storage.history import HistoryEntry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CallHistory", "moment"]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

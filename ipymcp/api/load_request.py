@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ipymcp.config.discovery import Configuration
     from ipymcp.runtime.host import Host
 
-__all__ = ["LoadRequest", "demo_definition", "gather", "given", "notices", "placed", "settings", "url_definition"]
-
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
 """The keys whose values are texts, as they were typed."""

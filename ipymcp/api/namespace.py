@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import Roots, SamplingRequest
 
-__all__ = ["LOADABLE", "Mcp", "aconnect", "connect"]
-
 
 if TYPE_CHECKING:
     SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]

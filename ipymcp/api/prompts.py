@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["AllPrompts", "Message", "Prompt", "PromptResult", "Prompts", "prompt", "prompt_schema"]
 
 _COLUMNS = ("prompt", "arguments", "description")
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["AllResources", "Resource", "Resources", "Subscription", "Template", "expand", "template", "template_schema"]
-
 
 class Subscription(NotPicklable):
     """A resource as it is now: read again whenever the server says that it changed, until `.close()`.

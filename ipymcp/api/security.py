@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ipymcp.security.pins import Pin
     from ipymcp.security.rules import Decision
 
-__all__ = ["Changes", "ToolPins", "ToolPolicy", "TrustedServers"]
-
 
 _HERE = "this notebook"
 _MARK = "decides"

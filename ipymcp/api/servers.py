@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServer
 
-__all__ = ["Server", "ServerTools", "Servers", "kept_prompts", "kept_resources", "kept_tools"]
-
 
 def kept_tools(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
     """The tools that patterns over `server.tool` select; None where there are none."""

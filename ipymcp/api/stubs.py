@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ipymcp.schema.annotations import Parameter
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["stub"]
 
 _MAX_MEMBERS: Final = 40
 _MAX_TYPED_DICTS: Final = 50

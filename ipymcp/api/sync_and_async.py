@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.loop import BackgroundLoop
 
-__all__ = ["sync_and_async"]
 
 _BETWEEN = frozenset({"ipymcp", "asyncio"})
 """Whose lines may stand between a word and the user's line: `with ipymcp.connect(…)` loads from one of ours."""

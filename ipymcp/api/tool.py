@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["AsyncTool", "Tool", "ToolFactory", "tool_result"]
 
 _MAX_ABOUT = 100
 _MAX_MESSAGE = 300

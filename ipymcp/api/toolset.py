@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.schema.tool_schema import Parameter
 
-__all__ = ["Toolset", "hidden_note", "tool_table"]
-
 
 class Toolset(TableView):
     """The tools that patterns over `server.tool` select, as they are whenever they are looked at.

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["command_dangers", "dangers"]
-
 
 _FURTHER_CODE = (
     (

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.digest import Disk
 
-__all__ = ["Era", "ReadOnly", "Scope", "ServerDefinition", "Source", "Transport", "digests"]
 
 Era = Literal["auto", "legacy", "modern"]
 ReadOnly = Literal["hinted"] | bool

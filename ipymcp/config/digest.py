@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import Reference
 
-__all__ = ["Binding", "Disk", "binding", "content_digests", "shell_words"]
 
 MAX_WORDS: Final = 2_000
 """Words of one definition that are looked for."""

@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import Scope
 
-__all__ = [
-    "FoundServer",
-    "Configuration",
-    "ConfigurationWatch",
-    "PROJECT_FILES",
-    "Stamp",
-    "candidates",
-    "discover",
-    "file_owners",
-    "marked",
-    "project_folders",
-    "stamp",
-]
-
 
 PROJECT_FILES = (
     "mcp.json",

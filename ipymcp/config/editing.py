@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition, Source
 
-__all__ = ["changed", "edit", "editable", "ours", "project_file", "put", "standing"]
-
 
 def put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> ServerDefinition:
     """Write a definition; gives it as it stands then."""

@@ -17,7 +17,6 @@ from ipymcp.config.variables import Reference, in_folder, mapped, respelled
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SETTINGS", "TARGETS", "Exported", "adopted", "as_own", "exported"]
 
 _GLOB = re.compile(r"[*?\[]")
 _NOT_VALUES = frozenset({"name", "source", "extra", "inputs"})

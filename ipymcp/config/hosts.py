@@ -18,8 +18,6 @@ from ipymcp.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HOSTS", "HostServers", "read_host"]
-
 
 class HostServers(Struct, frozen=True):
     """What a host's files define."""

@@ -31,25 +31,6 @@ from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 if TYPE_CHECKING:
     from ipymcp.config.definition import Era, ReadOnly, Source, Transport
 
-__all__ = [
-    "ServerReader",
-    "OTHER_NAMES",
-    "SHAPE",
-    "DocumentFormat",
-    "RawServer",
-    "auth",
-    "bare_shape",
-    "definition_of",
-    "definitions",
-    "entries",
-    "found",
-    "is_name",
-    "is_server",
-    "no_shape",
-    "normal",
-    "shape_of",
-]
-
 
 _SHOWN = 60
 _MAX_SECONDS = 1e9

@@ -14,7 +14,6 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["is_root", "notebook_file", "own_files", "read_env_file", "state_folder", "user_file"]
 
 _NAME = os.path.join("ipymcp", "mcp.json")
 
@@ -74,6 +73,7 @@ _ASSIGNMENT = (
 
 
 def missing_file(file: Path) -> ConfigError:
+    """The error for a config file that does not exist."""
     return ConfigError(f"{file}: no such file", hint="a relative path starts at the notebook's folder")
 
 
@@ -108,6 +108,15 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
 
 
 def read_text(file: Path, owners: frozenset[int] | None) -> str | None:
+    """The text of a file; None if it does not exist.
+
+    Args:
+        file: Absolute path.
+        owners: User ids that may own the file; None for anyone.
+
+    Raises:
+        ConfigError: The file cannot be read, is too large, or belongs to someone else.
+    """
     try:
         # Opening a pipe would wait for its other end; what is looked at is what is read.
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))

@@ -8,25 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = [
-    "CONTAINERS",
-    "DECIDING",
-    "EVALUATING",
-    "FETCHING",
-    "INTERPRETER",
-    "NODE",
-    "OTHER_USERS",
-    "PROJECT_TOOLS",
-    "PYTHON",
-    "SETTINGS_FILES",
-    "SHELL_LINES",
-    "TRAFFIC",
-    "WRAPPERS",
-    "evaluates",
-    "options",
-    "program_name",
-    "shell_line",
-]
 
 OTHER_USERS: Final = frozenset({"sudo", "doas", "su", "pkexec", "runas"})
 WRAPPERS: Final = frozenset(

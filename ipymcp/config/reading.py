@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import Scope, ServerDefinition
 
-__all__ = ["ConfigDocument", "decode", "from_mapping", "load", "load_if_there", "read_each", "without_comments"]
-
 
 _STRING = r'"(?:\\.|[^"\\\n])*"'
 _COMMENT = re.compile(rf"{_STRING}|(//[^\n]*|/\*(?:(?s:.)*?\*/|(?s:.)*))")

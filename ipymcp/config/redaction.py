@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import Reference
 
-__all__ = [
-    "HEADER",
-    "NOTHING",
-    "SECRET_VALUE",
-    "bound_to",
-    "described",
-    "masked",
-    "masked_args",
-    "masked_definition",
-    "secret_variables",
-    "sensitive",
-    "wanted_secrets",
-]
-
 
 SECRET_VALUE: Final = re.compile(
     r"(?<![\w@.-])(?<!://)"  # a server's name may not hide

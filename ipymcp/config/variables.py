@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = [
-    "SECRET_NAME",
-    "Lookup",
-    "Reference",
-    "expand",
-    "has_variables",
-    "in_folder",
-    "mapped",
-    "references",
-    "respelled",
-]
 
 Kind = Literal["variable", "secret", "input", "place", "unknown"]
 

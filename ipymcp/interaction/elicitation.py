@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ipymcp.interaction.questions import FormQuestion
 
-__all__ = ["answering", "is_async", "read_answer"]
 
 _WANTED = "return a dict of values, True to accept, False to decline, or None to cancel"
 

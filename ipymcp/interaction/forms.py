@@ -19,8 +19,6 @@ from ipymcp.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CannotDraw", "Choice", "Field", "MISSING", "NO", "YES", "read_choice", "read_form"]
-
 
 YES: Final = ("yes", "y", "ok", "okay", "true", "1")
 NO: Final = ("no", "n", "false", "0")

@@ -16,31 +16,6 @@ if TYPE_CHECKING:
 
     pass
 
-__all__ = [
-    "ALLOWING",
-    "ElicitationAnswer",
-    "ApprovalAnswer",
-    "ApprovalQuestion",
-    "CANCELLED",
-    "Caller",
-    "Candidate",
-    "Card",
-    "DECISIONS",
-    "FormQuestion",
-    "UserInterface",
-    "LoginQuestion",
-    "QuestionKind",
-    "RedirectWaiter",
-    "TrustAnswer",
-    "TrustQuestion",
-    "UNANSWERED",
-    "UrlQuestion",
-    "WantedCall",
-    "beforehand",
-    "domain",
-    "is_web_address",
-]
-
 
 def is_web_address(url: str) -> bool:
     """Whether a user may be asked to visit it: what a browser opens, with nothing in it that hides the rest."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
         WantedCall,
     )
 
-__all__ = ["Printed", "TerminalPrompts", "ask_approval", "ask_trust", "on_screen"]
-
 
 class Printed(io.StringIO):
     """Takes what code prints, in the place of standard output.

@@ -13,9 +13,6 @@ from ipymcp.jupyter.kernels import Kernels
 from ipymcp.jupyter.relay import PanelRelay
 from ipymcp.storage.store import Store
 
-__all__ = ["IpymcpServer", "routes"]
-
-
 _KERNEL = r"([\w-]+)"
 _NAME = r"([^/]+)"
 _DIGEST = r"([0-9a-f]{64})"

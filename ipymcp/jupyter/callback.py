@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ipymcp.jupyter.kernels import Kernels
     from ipymcp.storage.kernel_socket import Announced
 
-__all__ = ["Callback", "LoginRedirect"]
 
 _PARAMETERS: Final = ("code", "state", "iss", "error", "error_description")
 _MAX_LENGTH: Final = 8_192

@@ -19,8 +19,6 @@ from ipymcp.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-__all__ = ["Kernels", "KernelConnection", "KernelUnavailable", "Why", "asked", "other_version"]
-
 
 Why = Literal["unknown", "elsewhere", "absent", "foreign", "silent", "ended", "left"]
 

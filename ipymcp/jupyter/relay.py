@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from ipymcp.jupyter.kernels import Kernels, Why
 
-__all__ = ["CODES", "PanelRelay"]
 
 CODES: Final[Mapping[Why, int]] = {
     "foreign": 4403,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ipymcp.results.tool_result import ToolResult
 
-__all__ = ["Answer", "ToolCallRequest", "ModelCall", "ToolCallOutcome", "SHOWN", "Usage", "read_arguments"]
-
 
 SHOWN: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """The images that models take; Gemini none that moves."""

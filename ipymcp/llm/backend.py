@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import SamplingRequest
 
-__all__ = ["RequestPreview", "Clock", "ModelBackend", "ModelResponse", "Limits", "Question"]
 
 T = TypeVar("T")
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.server_requests import SamplingRequest
 
-__all__ = ["ModelChat", "AskRequest"]
 
 _SYSTEM: Final = (
     "You answer in a Jupyter notebook, in Markdown. You may call the tools you are given; they belong to MCP servers"

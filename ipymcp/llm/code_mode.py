@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.security.rules import ToolRef
 
-__all__ = ["Coder"]
 
 _FILE: Final = "<model's code>"
 _MAX_ABOUT: Final = 120

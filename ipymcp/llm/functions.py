@@ -19,7 +19,6 @@ from ipymcp.protocol.types import ToolDefinition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["HERE", "FunctionTool"]
 
 HERE: Final = "notebook"
 """What stands in a server's place for functions of the notebook."""

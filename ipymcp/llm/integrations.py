@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.answer import ToolCallOutcome
     from ipymcp.llm.tool_calls import ToolCaller
 
-__all__ = ["chatlas_tools", "langchain_tools", "llm_tools", "pydantic_ai_toolset"]
 
 _NAME = "ipymcp"
 

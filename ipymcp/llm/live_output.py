@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.backend import Clock, RequestPreview
     from ipymcp.runtime.host import Host
 
-__all__ = ["OutputListener", "LiveOutput", "CallCard"]
 
 _INTERVAL: Final = 0.1
 """Seconds between two looks of the audience at what is said."""

@@ -25,7 +25,6 @@ from ipymcp.text import stripped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sized
 
-__all__ = ["Attached", "Filled", "filled"]
 
 _SHORT: Final = 200
 _MAX_LENGTH: Final = 20_000

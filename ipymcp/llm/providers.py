@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     pass
 
-__all__ = ["Declaration", "Dialect", "PLAIN", "PROFILES", "Profile", "SHAPES", "asked", "messages", "profile_of"]
-
 
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "enum"})
 _LIMITS: Final = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern"})

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.backend import Limits, Question
     from ipymcp.runtime.server_requests import SamplingRequest
 
-__all__ = ["PydanticBackend", "as_message", "messages", "parameters", "settings"]
-
 
 _REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
 _FILES: Final = ("image", "audio")

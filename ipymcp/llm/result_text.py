@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.results.frames import Record
     from ipymcp.results.stored_results import KeptResults
 
-__all__ = ["MAX_LENGTH", "ResultReader", "as_rows", "as_text", "described", "is_frame", "preview", "tokens"]
-
 
 _CHARACTERS_PER_TOKEN: Final = 4
 

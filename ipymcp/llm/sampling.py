@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.server_requests import SamplingRequest
     from ipymcp.security.rules import ServerGrants
 
-__all__ = ["Sampler"]
 
 _METHOD: Final = "sampling/createMessage"
 _ANSWERS: Final = ("once", "notebook", "no")

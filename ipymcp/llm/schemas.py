@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.providers import Profile
     from ipymcp.schema.tree import Record, Schema
 
-__all__ = ["Compiled", "Loss", "SharedParts", "TEXT_OR_NUMBER", "compiled", "is_sound", "parted", "restored", "trimmed"]
-
 
 _NUMBERS: Final = ("integer", "number")
 TEXT_OR_NUMBER: Final = ("string", *_NUMBERS)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["ReadWriteLimiter", "Runner", "ToolCaller"]
-
 
 class ReadWriteLimiter:
     """Lets calls go in the order in which they came. Belongs to one loop.

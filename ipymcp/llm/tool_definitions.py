@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.providers import Dialect, Profile
     from ipymcp.runtime.catalog import ToolEntry
 
-__all__ = ["Declarer", "ProviderTools", "cost", "costs", "declared_function"]
-
 
 class ProviderTools(list[dict[str, Any]]):
     """Declarations as a provider takes them: a list for its `tools`. `.lost` says what they do not say.

@@ -17,7 +17,6 @@ from ipymcp.schema.validation import shortened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["BUDGET", "CALL", "Discover", "ToolFinder"]
 
 Discover: TypeAlias = Literal["auto", "always", "never"]
 BUDGET: Final = 20_000

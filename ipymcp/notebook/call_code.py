@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["magic", "python"]
 
 _MAX_LENGTH = 100
 """Characters of a line of Python that is not broken."""

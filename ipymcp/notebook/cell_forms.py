@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.panel.cell_form import CellForm
     from ipymcp.runtime.interrupts import WaitingCaller
 
-__all__ = ["CellForms"]
 
 _SIGN: Final = 2.0
 """Seconds within which a page that draws widgets says something."""

@@ -51,24 +51,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import Parameter, ToolSchema
 
-__all__ = [
-    "AttributeContext",
-    "LineContext",
-    "Step",
-    "attribute_context",
-    "candidates",
-    "code_value",
-    "context_at",
-    "in_code",
-    "in_resource_code",
-    "kept",
-    "line_argument",
-    "line_word",
-    "on_line",
-    "unquoted",
-    "values",
-]
-
 
 def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: bool = False) -> str | None:
     """A name or value as it is written on a `%mcp` line; None where it cannot be.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ipymcp.api.servers import Server
     from ipymcp.notebook.extension import Extension
 
-__all__ = ["card", "panel", "question"]
 
 _TYPE: Final = "application/vnd.ipymcp.panel+json"
 

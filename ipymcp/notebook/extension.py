@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ipymcp.security.policy import PinsMode
     from ipymcp.storage.history import HistoryMode
 
-__all__ = ["Extension", "install", "load", "matcher", "remove", "unload"]
-
 
 _REQUEST = "ipymcp_request"
 

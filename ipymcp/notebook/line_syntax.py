@@ -30,24 +30,6 @@ if TYPE_CHECKING:
     from ipymcp.notebook.extension import Extension
     from ipymcp.notebook.settings import IPyMCP
 
-__all__ = [
-    "Command",
-    "Kind",
-    "MagicLine",
-    "LineError",
-    "Option",
-    "Parsed",
-    "PartialLine",
-    "MagicRequest",
-    "Syntax",
-    "Word",
-    "is_silent",
-    "names_among",
-    "split_text",
-    "tokenize",
-    "tokenize_partial",
-]
-
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = frozenset(_BRACKETS.values())

@@ -33,20 +33,6 @@ from ipymcp.notebook.line_syntax import LineError
 if TYPE_CHECKING:
     from ipymcp.notebook.line_syntax import Word
 
-__all__ = [
-    "AS_TEXT",
-    "Namespaces",
-    "Object",
-    "TypedText",
-    "evaluate",
-    "fill",
-    "look_up",
-    "parse_arguments",
-    "parse_body",
-    "parse_expression",
-    "read_value",
-]
-
 
 Namespaces = Sequence[Mapping[str, object]]
 """Where names are looked up, nearest first: the function's locals, then the notebook's own names."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.backend import RequestPreview
     from ipymcp.notebook.extension import Extension
 
-__all__ = ["CellOutput"]
 
 _ENDS = {
     "length": "cut off: the model may not write longer answers",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["CellPresenter", "LoadDisplay", "say"]
-
 
 def say(text: str) -> None:
     """Tell the user something that is no answer of the line, on the cell's stderr."""

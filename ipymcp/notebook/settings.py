@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ipymcp.security.policy import PinsMode
     from ipymcp.storage.history import HistoryMode
 
-__all__ = ["IPyMCP", "is_voila"]
-
 
 class IPyMCP(Configurable):
     """MCP in the notebook."""

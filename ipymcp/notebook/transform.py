@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["McpLine", "install", "remove"]
 
 _INDENTS = (tokenize.INDENT, tokenize.DEDENT)
 

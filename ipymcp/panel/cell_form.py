@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.question_routing import QuestionHandle
 
-__all__ = ["CellForm", "WaitingLine"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")

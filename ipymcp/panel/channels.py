@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.oauth_redirects import Redirects
 
-__all__ = ["CommChannel", "Meeting", "Relay", "arrange", "opened"]
-
 
 _MARK_EVERY = 250_000
 """Bytes after which a view is asked how far it has read."""

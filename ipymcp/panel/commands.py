@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["Act", "Mode", "Permissions", "TOOL_VERBS", "VERBS"]
-
 
 Mode: TypeAlias = Literal["full", "run", "view"]
 _VIEW: Final = frozenset({"logs", "tools", "tool", "history"})

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["Channel", "Panel", "ViewSnapshot", "PanelState", "PanelContext", "View"]
-
 
 _PARTS: Final = ("servers", "calls", "questions")
 _OWNERS: Final = {"servers": "name", "calls": "server", "questions": "server"}

@@ -43,20 +43,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.question_routing import QuestionHandle
 
-__all__ = [
-    "PanelQuestions",
-    "WrongAnswer",
-    "action_of",
-    "approve",
-    "approved",
-    "fill",
-    "filled",
-    "login",
-    "trust",
-    "trusted",
-    "visit",
-]
-
 
 _NOTHING: Final = DECISIONS[None]
 _MAX_SUMMARY_CHARACTERS: Final = 300

@@ -38,21 +38,6 @@ if TYPE_CHECKING:
     from ipymcp.security.policy import Policy
     from ipymcp.security.rules import Decision
 
-__all__ = [
-    "LogNumbers",
-    "LogReader",
-    "call_row",
-    "disabled_tools",
-    "panel_hint",
-    "preview",
-    "problem",
-    "prompt_preview",
-    "server_row",
-    "tool_details",
-    "tool_rows",
-    "where",
-]
-
 
 _MAX_LINES = 500
 _MAX_CHARACTERS = 100_000

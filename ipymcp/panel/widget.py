@@ -21,7 +21,6 @@ from ipymcp.protocol.types import is_object
 if TYPE_CHECKING:
     from ipymcp.panel.panel import Panel
 
-__all__ = ["PanelWidget"]
 
 _STATIC = resources.files("ipymcp.panel") / "static"
 

@@ -15,8 +15,6 @@ import msgspec
 
 from ipymcp.protocol import types
 
-__all__ = ["HANDSHAKE_VERSIONS", "OTHER_ERA", "STATELESS_VERSIONS", "Era", "Identity", "handshake", "stateless"]
-
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Newest first; the first is what `initialize` offers."""
 STATELESS_VERSIONS = ("2026-07-28",)

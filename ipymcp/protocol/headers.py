@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Era
 
-__all__ = ["HeaderParameter", "Headers", "header_parameters", "header_value"]
 
 _ANNOTATION = "x-mcp-header"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

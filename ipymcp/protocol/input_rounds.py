@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.jsonrpc import Background, PendingRequest
     from ipymcp.protocol.server_requests import RequestAnswers
 
-__all__ = ["RoundClient", "ResponseInterceptors", "MAX_ROUNDS", "InputRounds"]
-
 
 _LARGE = 1 << 20
 _COMPLETE = re.compile(rb'"resultType"\s*:\s*"complete"')

@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     pass
     from ipymcp.protocol.types import Progress
 
-__all__ = [
-    "Background",
-    "Clocks",
-    "Handler",
-    "Intercept",
-    "Peer",
-    "Retry",
-    "PendingRequest",
-    "TaskState",
-    "excerpt",
-    "find_id",
-    "put",
-    "rpc_error",
-]
-
 
 class Background:
     """Tasks that nobody awaits. Belongs to the loop."""

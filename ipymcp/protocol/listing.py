@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Era
 
-__all__ = [
-    "Listed",
-    "ListMethod",
-    "PROMPTS",
-    "RESOURCES",
-    "Read",
-    "TEMPLATES",
-    "TOOLS",
-    "complete",
-    "get_prompt",
-    "list_all",
-    "read_resource",
-    "subscribe",
-    "unsubscribe",
-]
-
 
 T = TypeVar("T")
 MAX_PAGES = 1000

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.jsonrpc import Background
     from ipymcp.protocol.transports.base import OutboundMessage, RequestId
 
-__all__ = ["EraChoice", "SessionRecovery", "SessionOwner", "Settled", "negotiate", "shaped"]
-
 
 EraChoice = Literal["auto", "legacy", "modern"]
 T = TypeVar("T")

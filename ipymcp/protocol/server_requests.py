@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
     from ipymcp.protocol.subscriptions import Listener
 
-__all__ = [
-    "RequestAnswers",
-    "CAPABILITIES",
-    "HandshakeNeeded",
-    "MAX_ASKED",
-    "METHOD_NOT_FOUND",
-    "UnexpectedRequests",
-    "ROUND_METHODS",
-    "Responder",
-    "ServerRequestDispatcher",
-]
-
 
 MAX_ASKED = 32
 """Requests of one server that the host answers at a time."""

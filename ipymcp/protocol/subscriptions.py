@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.jsonrpc import PendingRequest
 
-__all__ = ["Listener", "ListenStream", "ListenStreams", "NotificationDispatcher", "announces", "changing_lists"]
-
 
 class Listener(Protocol):
     """What the client's owner hears. Called on the loop thread; must not block."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.input_rounds import InputRounds
     from ipymcp.protocol.jsonrpc import Background, PendingRequest
 
-__all__ = ["EXTENSION", "TaskClient", "Tasks", "takes_tasks"]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 _TIMEOUT = 30.0

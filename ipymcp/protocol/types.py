@@ -19,40 +19,6 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-__all__ = [
-    "CallToolResult",
-    "Cancelled",
-    "CompleteResult",
-    "DiscoverResult",
-    "Envelope",
-    "ErrorObject",
-    "GetPromptResult",
-    "InitializeResult",
-    "ListPromptsResult",
-    "ListResourcesResult",
-    "ListTemplatesResult",
-    "ListToolsResult",
-    "LogMessage",
-    "InvalidJson",
-    "Page",
-    "Progress",
-    "PromptArgument",
-    "PromptDefinition",
-    "ReadResourceResult",
-    "RequestId",
-    "ResourceDefinition",
-    "ResourceUpdated",
-    "TemplateDefinition",
-    "ToolDefinition",
-    "decode",
-    "encode",
-    "is_array",
-    "is_object",
-    "loads",
-    "read_envelope",
-    "replace_surrogates",
-]
-
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Whether decoded JSON is an object."""

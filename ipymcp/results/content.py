@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-__all__ = ["Audio", "Embedded", "Image", "Link", "Part", "Text", "Unknown", "read_part"]
 
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _SVG = "image/svg+xml"

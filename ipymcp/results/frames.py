@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-__all__ = ["Record", "find_records", "find_rows", "read_literal", "to_frame"]
 
 Record = dict[str, Any]
 _DELIMITERS = ",\t;|"

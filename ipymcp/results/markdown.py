@@ -31,9 +31,6 @@ from urllib.parse import quote
 
 from ipymcp.text import visible
 
-__all__ = ["Code", "is_clearly_markdown", "markdown", "safe_url", "split_blocks"]
-
-
 _FENCE = re.compile(r"(?P<prefix>[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)$")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from ipymcp.results.content import Part
 
-__all__ = ["bundle", "captioned", "is_shown_as_text", "short", "shown_text"]
 
 _SHORT = (10, 1_000)
 """Lines and characters of a repr."""

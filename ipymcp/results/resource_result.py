@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-__all__ = ["ResourceResult"]
 
 _Bytes: TypeAlias = bytes  # inside the class, `bytes` is a property
 _SVG = "image/svg+xml"

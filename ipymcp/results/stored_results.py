@@ -13,7 +13,6 @@ from ipymcp.results.tables import Table, TableView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KeptResults"]
 
 _MAX_COUNT = 50
 _MAX_BYTES = 200_000_000

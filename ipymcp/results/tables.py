@@ -13,8 +13,6 @@ from ipymcp.text import escaped, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["TableView", "NotPicklable", "Table", "cell_text", "html_table", "readable_numbers", "text_table"]
-
 
 L = TypeVar("L", bound="NotPicklable")
 

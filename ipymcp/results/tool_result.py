@@ -21,7 +21,6 @@ from ipymcp.results.content import Embedded, Image, Link, Part, Text, read_part
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-__all__ = ["ToolResult", "read_texts"]
 
 _NULL = msgspec.Raw(b"null")
 _MAX_WARNING = 300

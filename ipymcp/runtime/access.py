@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.database import Database
 
-__all__ = ["AccessControl"]
 
 T = TypeVar("T")
 _FRESH = 1.0

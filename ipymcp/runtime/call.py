@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.history import History
 
-__all__ = ["Call", "CallOptions", "CallServices", "Presenter"]
-
 
 class Presenter(Protocol):
     """Shows the user a call that takes long. Called where the caller waits."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.types import PromptDefinition, ResourceDefinition, TemplateDefinition, ToolDefinition
 
-__all__ = ["EMPTY", "Catalog", "PromptEntry", "ToolEntry", "remembered"]
 
 T = TypeVar("T")
 Noise = Callable[[str], None]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession, Start
     from ipymcp.runtime.transport_factory import TransportKind
 
-__all__ = ["Connection", "Connector"]
-
 
 class Connection:
     """One connection of a session: the client, its transport, and the listener of both.

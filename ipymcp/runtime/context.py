@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.server_requests import ClientHandlers
     from ipymcp.storage.store import Store
 
-__all__ = ["RuntimeContext", "Timing"]
-
 
 class Timing(msgspec.Struct, frozen=True):
     """How patient a host is with its servers, in seconds."""

@@ -11,8 +11,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Event", "Events", "UserNotices", "OffersChanged", "ServerChanged", "ToolsChanged"]
-
 
 class ServerChanged(msgspec.Struct, frozen=True):
     """A server is in another state, or there is news of the one it is in."""

@@ -27,7 +27,6 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["cannot_get_better", "explain", "is_worth_retrying", "start_failure"]
 
 _TOO_MANY = 429
 _VISIT_FIRST = -32042

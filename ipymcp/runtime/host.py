@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ipymcp.security.pins import Lock
     from ipymcp.storage.known_servers import Definitions
 
-__all__ = ["Host"]
 
 T = TypeVar("T")
 

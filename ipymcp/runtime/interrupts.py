@@ -35,21 +35,6 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.loop import BackgroundLoop
 
-__all__ = [
-    "AwaitingTask",
-    "AwaitingTasks",
-    "INTERRUPTED",
-    "Interrupts",
-    "WaitingCaller",
-    "WaitingCallers",
-    "ThreadCalls",
-    "Waiter",
-    "get_signal",
-    "in_task",
-    "interruptible",
-    "set_signal",
-]
-
 
 INTERRUPTED: Final = "interrupted"
 """What the cell says of an interrupt where there is no more to say."""

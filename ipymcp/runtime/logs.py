@@ -13,7 +13,6 @@ from ipymcp.masking import mask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LogLine", "RollingLog"]
 
 MAX_LINE = 1000
 

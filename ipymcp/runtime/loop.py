@@ -27,8 +27,6 @@ from ipymcp.runtime.interrupts import INTERRUPTED, AwaitingTasks, Interrupts, Wa
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sized
 
-__all__ = ["BackgroundLoop", "NestedMode", "is_harmfully_patched", "run_nested"]
-
 
 T = TypeVar("T")
 _PULSE = 0.2

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["Redirects", "SessionUser", "fetch"]
-
 
 _PATH: Final = "/ipymcp/oauth/callback"
 _MAX_LENGTH: Final = 2_000

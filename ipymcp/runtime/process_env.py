@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
 
-__all__ = ["PASSED_ON", "folder_of", "forgotten_variable", "launch", "made_folder", "program_folder"]
-
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}", re.ASCII)
 _NO_FOLDER_NAME = re.compile(r"\W", re.ASCII)

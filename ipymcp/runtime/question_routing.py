@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import QuestionKind
     from ipymcp.runtime.interrupts import WaitingCaller, WaitingCallers
 
-__all__ = ["QuestionHandle", "QuestionRouter", "QuestionUI", "CrossThreadTask", "CellFormFactory", "CallerGone"]
 
 T = TypeVar("T")
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.transports.process import ServerProcess
 
-__all__ = ["Reaper"]
 
 _EXIT_NOTICE = 0.4
 _EXIT_TERM = 0.8

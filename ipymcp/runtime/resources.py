@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServers
 
-__all__ = ["Heard", "Kind", "ResourceCache", "Subscriptions"]
-
 
 Kind: TypeAlias = Literal["resources", "templates", "prompts"]
 _ANNOUNCED_AS: dict[Kind, Literal["resources", "prompts"]] = {

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.question_routing import QuestionRouter
     from ipymcp.runtime.session import ServerSession
 
-__all__ = ["ClientHandlers", "SamplingRequest", "SessionResponder", "as_root", "as_roots"]
-
 
 if TYPE_CHECKING:
     Root: TypeAlias = str | os.PathLike[str] | Mapping[str, str]

@@ -60,18 +60,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.resources import ResourceCache
     from ipymcp.storage.known_servers import Definitions
 
-__all__ = [
-    "ServerSession",
-    "Start",
-    "State",
-    "TaskCall",
-    "check",
-    "hold_subscription",
-    "keep_fresh",
-    "state_word",
-    "watch_health",
-]
-
 
 class State(StrEnum):
     """Where a server is in its life."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.base import Transport
     from ipymcp.runtime.context import RuntimeContext
 
-__all__ = ["TransportKind", "authorizer", "login_extension", "transport", "transport_kinds"]
 
 TransportKind = Literal["stdio", "http", "sse"]
 

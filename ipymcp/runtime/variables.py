@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.session import ServerSession, Start
 
-__all__ = ["expanded_now"]
-
 
 async def expanded_now(session: ServerSession, start: Start, services: RuntimeContext) -> ServerDefinition:
     """The session's definition with the values that its variables have now. The user is asked for inputs, once.

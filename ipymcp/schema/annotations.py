@@ -20,8 +20,6 @@ from ipymcp.schema.validation import listing, shortened
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Annotation", "Parameter", "ParameterList", "annotate", "docstring", "printable", "read_parameters"]
-
 
 _NAMES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _ORDER: Final = ("str", "int", "float", "bool")

@@ -25,9 +25,6 @@ from ipymcp.schema.tree import (
     required_names,
 )
 
-__all__ = ["Fit", "coerce", "fits", "read_text", "takes_none"]
-
-
 _MAX_FIT_STEPS: Final = 400
 
 

@@ -6,8 +6,6 @@ import inspect
 from types import FunctionType
 from typing import Any
 
-__all__ = ["specialised"]
-
 
 def specialised(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:
     """A subclass whose call, and whose `aio` if that is a method, has this signature.

@@ -14,8 +14,6 @@ from ipymcp.schema.tool_schema import ToolSchema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Argument", "callable_class", "named", "schema_of"]
-
 
 class Argument(NamedTuple):
     """One argument."""

@@ -15,8 +15,6 @@ from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-__all__ = ["NotJson", "plain"]
-
 _MAX_DEPTH: Final = 100
 _HINTS: Final = (
     ("set", "give a list, such as sorted(…)"),

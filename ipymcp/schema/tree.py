@@ -24,29 +24,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ANYTHING",
-    "Budget",
-    "KINDS",
-    "Record",
-    "Schema",
-    "SchemaCost",
-    "SchemaTree",
-    "form_kinds",
-    "is_kind",
-    "item_schemas",
-    "json_equal",
-    "kind_of",
-    "listed_values",
-    "merged",
-    "parts_of",
-    "properties",
-    "reference_of",
-    "required_names",
-    "says_only_types",
-    "united",
-]
-
 
 Schema = dict[str, Any]
 """One subschema. The boolean schemas are read as `{}` (true) and `{"not": {}}` (false)."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import jsonschema_rs
 
-__all__ = ["Complaint", "Validator", "complain", "listing", "near", "place", "placed", "shortened"]
-
 
 _MAX_LISTED: Final = 8
 _LIMITS: Final = {

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.security.rules import Decision, SavedRules, ServerGrants, ToolRef
     from ipymcp.security.untrusted import Conversation
 
-__all__ = ["Approvals", "PendingApproval"]
 
 _TOGETHER = 0.02
 """Seconds without another wish after which those there are become a question."""

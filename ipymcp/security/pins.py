@@ -34,22 +34,6 @@ if TYPE_CHECKING:
     from ipymcp.security.policy import Policy
     from ipymcp.storage.database import Database
 
-__all__ = [
-    "Differences",
-    "LOCK_FILE",
-    "Lock",
-    "Pin",
-    "Pinning",
-    "Pins",
-    "CanonicalTool",
-    "canonical",
-    "diff",
-    "fingerprint",
-    "read_lock",
-    "spelled",
-    "write_lock",
-]
-
 
 _BLANKS = re.compile(r"[^\S \n]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 """Blanks that look like another, and what moves the cursor."""

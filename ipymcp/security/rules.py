@@ -20,25 +20,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.types import ToolDefinition
     from ipymcp.storage.database import Database
 
-__all__ = [
-    "CALLERS",
-    "Decision",
-    "Filters",
-    "SavedRules",
-    "ServerGrants",
-    "Rule",
-    "ToolRef",
-    "USUAL",
-    "Verdict",
-    "WHOSE",
-    "forbidden_by_mode",
-    "hints",
-    "is_named",
-    "matching",
-    "rights_of",
-    "selects",
-]
-
 
 class ToolRef(Protocol):
     """A tool, as rules are about it."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.types import ToolDefinition
 
-__all__ = ["Finding", "MAX_TEXT", "findings", "is_plain", "look_alikes", "scan", "skeleton"]
-
 
 MAX_TEXT = 200_000
 """Characters of one definition beyond which only its beginning is looked through."""

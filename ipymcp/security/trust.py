@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.storage.database import Database
 
-__all__ = ["MAX_LINES", "MAX_SERVERS", "VARIABLE", "Agreement", "Grant", "ImportAnswer", "Trust"]
 
 VARIABLE = "IPYMCP_TRUST"
 MAX_SERVERS = 100

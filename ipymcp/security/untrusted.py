@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import Caller
     from ipymcp.security.rules import ToolRef
 
-__all__ = [
-    "Actor",
-    "Conversation",
-    "UntrustedContent",
-    "acting",
-    "current_actor",
-    "quotes_server",
-    "refuse_models",
-    "source_of_value",
-]
-
 
 class Conversation:
     """One conversation with a model. It lasts as long as what was said in it is sent to the model again.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
 
-__all__ = ["Database", "MIGRATIONS"]
-
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (

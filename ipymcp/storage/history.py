@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     the answer's size in bytes, the answer (both JSON), the error in its stead, the execution count of its cell."""
     Row: TypeAlias = tuple[Any, ...]
 
-__all__ = ["HistoryEntry", "History"]
 
 FLUSH_EVERY = 0.5
 """Seconds."""

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["PREFIX", "VERSION", "Announced", "announced", "file_of", "here", "is_alive", "is_guarded", "sweep"]
-
 VERSION: Final = 1
 """Of the messages between a view and the kernel."""
 PREFIX: Final = "ipymcp-"

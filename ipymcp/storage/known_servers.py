@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.negotiation import EraChoice
     from ipymcp.storage.database import Database, Row
 
-__all__ = ["KINDS", "Definitions", "KnownServer", "KnownServers", "Status"]
 
 Status = Literal["pending", "connected", "unreachable", "error"]
 AuthType = Literal["none", "api_key", "bearer", "oauth2"]

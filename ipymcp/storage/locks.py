@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-__all__ = ["foreign", "make_private", "process_lock"]
-
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

@@ -43,19 +43,6 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.storage.database import Database
 
-__all__ = [
-    "Inputs",
-    "StoredSecret",
-    "StoredInput",
-    "Keyring",
-    "Kind",
-    "SecretStore",
-    "SecretSource",
-    "Secrets",
-    "Vault",
-    "is_password",
-]
-
 
 _KEY_BYTES = 32
 _NONCE_BYTES = 12

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ipymcp.storage.secrets import Inputs, Secrets, SecretStore
     from ipymcp.storage.tokens import StoredTokens
 
-__all__ = ["Store"]
-
 
 class Store:
     """The state of one host. Nothing is imported, opened or made before it is used.

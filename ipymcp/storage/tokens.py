@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ipymcp.storage.secrets import Kind, SecretStore
 
-__all__ = ["StoredTokens"]
 
 T = TypeVar("T", Registration, Tokens)
 _MAX_REFRESH = 60.0

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.tool_search import Discover
     from ipymcp.notebook.line_syntax import MagicRequest, Parsed
 
-__all__ = ["COMMANDS"]
 
 _HELP = """Ask a model, which may use the tools; needs pip install 'ipymcp[llm]'.
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ipymcp.results.tables import Table
     from ipymcp.schema.tool_schema import ToolSchema
 
-__all__ = ["COMMANDS"]
-
 
 _TOOLS_HELP = """List the tools of the servers that are ready.
 

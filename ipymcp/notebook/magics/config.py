@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ipymcp.notebook.line_syntax import MagicRequest, Word
 
-__all__ = ["COMMANDS"]
 
 _HELP = """Show the configuration, and change ipymcp's own part of it.
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ipymcp.notebook.extension import Extension
     from ipymcp.notebook.line_syntax import Word
 
-__all__ = ["MODULES", "RUNNERS", "command", "run"]
 
 MODULES = {
     "load": "servers",

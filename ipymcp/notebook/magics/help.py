@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from ipymcp.notebook.line_syntax import MagicRequest
 
-__all__ = ["COMMANDS"]
 
 _FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"

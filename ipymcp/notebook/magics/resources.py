@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tables import Table
 
-__all__ = ["COMMANDS", "check_patterns", "texts"]
-
 
 def texts(words: Sequence[Word], namespaces: Namespaces) -> dict[str, Any]:
     """`key=value` words whose values are text.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ipymcp.storage.secrets import Inputs, Secrets, StoredSecret
     from ipymcp.storage.store import Store
 
-__all__ = ["COMMANDS"]
-
 
 _POLICY_HELP = """Show or change what may be called by whom.
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ipymcp.api.servers import Servers
     from ipymcp.notebook.line_syntax import MagicRequest
 
-__all__ = ["COMMANDS", "headers", "variables"]
-
 
 _LOAD_HELP = """Load servers: start them and list their tools.
 

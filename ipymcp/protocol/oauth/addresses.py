@@ -8,18 +8,6 @@ from urllib.parse import SplitResult, urlsplit
 from ipymcp.errors import AuthError
 from ipymcp.protocol.transports.addresses import literal_address
 
-__all__ = [
-    "THEIR_FAULT",
-    "canonical",
-    "covers",
-    "host",
-    "is_loopback",
-    "origin",
-    "same_origin",
-    "same_resource",
-    "secure",
-]
-
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 THEIR_FAULT = "a fault of the server: tell whoever runs it"
 

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.oauth.http import MetadataClient
 
-__all__ = [
-    "AuthorizationServer",
-    "Challenge",
-    "ScopeRequest",
-    "ProtectedResource",
-    "authorization_server",
-    "demand",
-    "parse",
-    "resource",
-    "resource_urls",
-    "scope_tokens",
-    "server_urls",
-]
-
 
 _MAX_LENGTH = 16_384
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.transports.addresses import Zone
 
-__all__ = ["fetch"]
-
 
 async def fetch(
     method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone

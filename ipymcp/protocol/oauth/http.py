@@ -21,7 +21,6 @@ from ipymcp.protocol.types import InvalidJson, is_object, loads
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_BODY", "Fetch", "JsonDocument", "Reply", "MetadataClient"]
 
 MAX_BODY = 1_048_576
 """Bytes of the longest answer that is read."""

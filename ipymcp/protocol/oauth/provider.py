@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings, OpenRedirect
     from ipymcp.protocol.oauth.store import Tokens, TokenStore
 
-__all__ = ["OAuth"]
 
 _MINUTE = 60.0
 _MAX_ATTEMPTS = 6

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.store import Registration, Tokens, TokenStore
     from ipymcp.protocol.oauth.tokens import TokenClient
 
-__all__ = ["Login", "LoopbackRedirect"]
-
 
 _ANY_PORT = "http://127.0.0.1/callback"
 _MAX_REQUEST = 16_384

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
     from ipymcp.protocol.oauth.store import TokenStore
 
-__all__ = ["client_for", "configured"]
 
 _NAME = "ipymcp"
 _NO_WAY = (

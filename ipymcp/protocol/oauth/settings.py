@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     pass
 
-__all__ = ["AuthMethod", "LoginRequest", "LoginUser", "OAuthSettings", "OpenRedirect", "RedirectSource"]
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 

@@ -11,7 +11,6 @@ from ipymcp.protocol.oauth.settings import AuthMethod  # noqa: TC001 - stores on
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Registration", "TokenKey", "TokenStore", "Tokens"]
 
 _MARGIN = 60.0
 

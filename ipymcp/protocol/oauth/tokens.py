@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.http import MetadataClient, Reply
     from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
 
-__all__ = [
-    "TokenRequest",
-    "TokenClient",
-    "Refused",
-    "as_told",
-    "auth_method",
-    "challenge_of",
-    "refusal",
-    "request",
-    "tokens",
-]
-
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_LIFE = 300

@@ -14,16 +14,6 @@ from ipymcp.errors import CallError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "Address",
-    "OutOfReach",
-    "Zone",
-    "checked_headers",
-    "literal_address",
-    "parse_address",
-    "within_origin",
-    "zone_of",
-]
 
 _PORTS = {"http": 80, "https": 443}
 _UNIX = re.compile(r"unix://(?P<socket>/[^:?#]+)(?::(?P<path>/.*)?)?")

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from ipymcp.errors import McpError
 
-__all__ = ["NO_HEADERS", "Authorizer", "OutboundMessage", "Receiver", "RequestId", "Transport", "ReadLease"]
 
 RequestId = int | str | float
 

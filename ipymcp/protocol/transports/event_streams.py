@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.http_client import HttpResponse
     from ipymcp.protocol.transports.remote import QueuedPost, SendQueue
 
-__all__ = ["Cursor", "Event", "EventParser", "EventReader"]
-
 
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 4096

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.http_client import HttpResponse
     from ipymcp.protocol.transports.remote import QueuedPost
 
-__all__ = ["StreamableHttpTransport"]
 
 _LASTING = frozenset({"ping", "server/discover", "subscriptions/listen"})
 """Requests that take no turn among the calls: they last, or must not wait for those that do."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.transports.addresses import Address
 
-__all__ = ["HttpResponse", "FAILURES", "HttpClient", "before_answer", "within_answer"]
-
 
 FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException)
 """What httpcore raises for reasons that lie outside this program."""

@@ -14,7 +14,6 @@ from ipymcp.protocol.jsonrpc import excerpt, rpc_error
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["BEGINNING", "Unreachable", "forgets_session", "no_message", "refusal", "too_large", "unauthorized"]
 
 BEGINNING = 65_536
 """Bytes of an error's body that are read."""

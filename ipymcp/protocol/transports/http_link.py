@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.base import Authorizer, Receiver
     from ipymcp.protocol.transports.http_client import HttpClient, HttpResponse
 
-__all__ = ["HttpLink"]
 
 _SECOND_ATTEMPT = 0.25
 """Seconds until a connection that could not be made is tried once more."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Coroutine, Generator, Iterable
 
-__all__ = ["CONNECT_TIMEOUT", "TLS_ENDED", "Network", "check_reach"]
 
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a connection is made, TLS and all."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["LineSplitter", "LoopReader", "Oversized", "Reader", "Writer", "make_reader", "make_writer"]
-
 
 _KEPT = 4096
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     import psutil
 
-__all__ = ["SIGKILL", "Grace", "Launch", "ServerProcess", "end_descendants", "living", "outsiders"]
 
 _POLL = 0.02
 SIGKILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.transports.base import Authorizer, OutboundMessage, Receiver, RequestId
 
-__all__ = ["SendQueue", "QueuedPost", "RemoteTransport"]
-
 
 _TIMEOUT = 5.0
 """Seconds a message waits at most for those that go first: a server that is deaf to one may hear the next."""

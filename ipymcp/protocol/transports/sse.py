@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.event_streams import Event
     from ipymcp.protocol.transports.remote import QueuedPost
 
-__all__ = ["LegacySseTransport"]
 
 _EVENTS = "text/event-stream"
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.base import OutboundMessage, ReadLease, Receiver
     from ipymcp.protocol.transports.pipes import Reader, Writer
 
-__all__ = ["CAN_TAKE_TURNS", "ProcessWatch", "StdioTransport", "LeasedReader"]
-
 
 CAN_TAKE_TURNS = hasattr(select, "epoll")
 _TIMEOUT = 0.0005
