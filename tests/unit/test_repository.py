@@ -35,7 +35,8 @@ def test_every_module_and_class_that_the_developers_documents_name_exists() -> N
     sources = {path: path.read_text() for top in ("ipymcp", "tests") for path in (ROOT / top).rglob("*.py")}
     modules = {f"/{path.relative_to(ROOT)}" for path in sources}
     words = set(re.findall(r"\w+", "\n".join(sources.values())))
-    for document in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *(ROOT / "docs" / "adr").glob("*.md")):
+    documents = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *(ROOT / "docs" / "adr").glob("*.md")]
+    for document in documents:
         names = re.findall(r"`([\w/.-]+)`", document.read_text())
         paths = [name for name in names if name.endswith(".py")]
         assert [name for name in paths if not any(one.endswith(f"/{name}") for one in modules)] == [], document.name
