@@ -11,7 +11,7 @@ import pytest
 from ipymcp.runtime.interrupts import Waiter, WaitingCaller
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.question_routing import CallerGone, QuestionRouter
-from tests.unit.asker import Asker
+from tests.unit.scripted_interface import Asker
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
 from ipymcp.runtime.host import Host
 from tests.config_files import read
-from tests.unit.asker import Asker
+from tests.unit.scripted_interface import Asker
 
 pytestmark = pytest.mark.posix
 
