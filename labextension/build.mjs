@@ -9,6 +9,25 @@ import { build } from "esbuild";
 
 const HERE = new URL(".", import.meta.url).pathname;
 const STATIC = new URL("../ipymcp/panel/static/", import.meta.url).pathname;
+/** Imports `FILE.css?inline` as a string. The nested rules are flattened for browsers without CSS nesting. */
+export const INLINE_CSS = {
+  name: "inline-css",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const target = ["chrome111", "firefox113", "safari16.4"];
+      const css = await build({
+        entryPoints: [path],
+        bundle: true,
+        minify: true,
+        charset: "utf8",
+        target,
+        write: false,
+      });
+      return { contents: css.outputFiles[0].text, loader: "text" };
+    });
+  },
+};
+
 const COMMON = {
   absWorkingDir: HERE,
   bundle: true,
@@ -19,6 +38,7 @@ const COMMON = {
   legalComments: "none",
   logLevel: "warning",
   metafile: true,
+  plugins: [INLINE_CSS],
 };
 
 /** The packages of others that were put into a build, in the form in which JupyterLab's page of licences reads them. */

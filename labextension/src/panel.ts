@@ -2,9 +2,9 @@ import type { ComponentChild } from "preact";
 import { h, render } from "preact";
 import { PanelModel } from "./panelmodel";
 import type { Panel, Scope } from "./panelmodel";
+import { createRoot } from "./root";
 import type { Services } from "./services";
 import { pageServices } from "./services";
-import { STYLES } from "./styles";
 import type { Transport } from "./transport";
 import { PanelContext } from "./views/context";
 import { Asking, Card, Shell } from "./views/shell";
@@ -33,19 +33,11 @@ export function mount(
  */
 export function draw(element: HTMLElement, model: Panel, services: Services): () => void {
   const { scope } = model;
-  const root = document.createElement("div");
-  root.className = `ipymcp ipymcp-${scope.client}`;
+  const { element: root, remove } = createRoot(element, scope.client);
   // Lumino keeps its shortcuts to itself here: "a" typed into a field must not add a cell.
   root.dataset["lmSuppressShortcuts"] = "true";
-  const style = document.createElement("style");
-  style.textContent = STYLES;
-  element.append(style, root);
   render(h(PanelContext.Provider, { value: { model, services }, children: viewOf(scope) }), root);
-  return () => {
-    render(null, root);
-    root.remove();
-    style.remove();
-  };
+  return remove;
 }
 
 function viewOf({ server, wants }: Scope): ComponentChild {

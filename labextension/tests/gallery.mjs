@@ -2,6 +2,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { build } from "esbuild";
+import { INLINE_CSS } from "../build.mjs";
 
 const folder = process.argv[2] ?? "/tmp/ipymcp-gallery";
 await build({
@@ -11,6 +12,7 @@ await build({
   format: "iife",
   jsx: "automatic",
   jsxImportSource: "preact",
+  plugins: [INLINE_CSS],
 });
 const THEMES = `
 :root[data-theme="light"] { --jp-layout-color1: #fff; --jp-layout-color2: #eee; --jp-ui-font-color1: rgba(0,0,0,.87); --jp-ui-font-color2: rgba(0,0,0,.66); --jp-border-color1: #bdbdbd; --jp-border-color2: #e0e0e0; --jp-brand-color1: #1976d2; --jp-ui-inverse-font-color1: #fff; --jp-error-color1: #d32f2f; --jp-success-color1: #388e3c; --jp-warn-color0: #e65100; --jp-content-link-color: #0d47a1; background: #fff; }

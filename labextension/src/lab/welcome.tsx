@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { h, render } from "preact";
-import { STYLES } from "../styles";
+import { createRoot } from "../root";
 import { visible } from "../text";
 import { Button } from "../views/parts";
 import type { Standing } from "./standing";
@@ -20,18 +20,10 @@ export interface Drawn {
 
 /** Draw it into an element. */
 export function drawWelcome(element: HTMLElement, deeds: Deeds): Drawn {
-  const root = document.createElement("div");
-  root.className = "ipymcp ipymcp-sidebar";
-  const style = document.createElement("style");
-  style.textContent = STYLES;
-  element.append(style, root);
+  const root = createRoot(element, "sidebar");
   return {
-    show: (standing) => render(h(Welcome, { standing, deeds }), root),
-    remove: () => {
-      render(null, root);
-      root.remove();
-      style.remove();
-    },
+    show: (standing) => render(h(Welcome, { standing, deeds }), root.element),
+    remove: root.remove,
   };
 }
 

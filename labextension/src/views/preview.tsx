@@ -3,6 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Preview } from "../protocol";
 import { sanitised } from "../sanitise";
 import { isVisitor } from "../store";
+import css from "../styles/preview.css?inline";
 import { bytes, line, visible, webAddress } from "../text";
 import { usePanel, useSelect } from "./context";
 import { Button, Disclosure, Lines } from "./parts";
@@ -89,13 +90,6 @@ export function Link({ uri, name }: { uri: string; name: string }): JSX.Element 
   );
 }
 
-const SHEET = `
-:host { display: block; overflow: auto; max-height: 400px; font-size: 12px; line-height: 1.45; }
-table { border-collapse: collapse; } th, td { border: 1px solid var(--mcp-line); padding: 2px 6px; text-align: start; vertical-align: top; }
-td { white-space: nowrap; max-width: min(280px, 60cqi); overflow: hidden; text-overflow: ellipsis; } td.number { text-align: end; font-variant-numeric: tabular-nums; } td :is(br, p, ul, table) { white-space: normal; }
-th { font-weight: 600; background: var(--mcp-raised); } pre, code { font-family: var(--mcp-mono); font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere; }
-a { color: var(--mcp-link); } img { max-width: 100%; height: auto; } h1, h2, h3, h4, h5, h6 { font-size: 13px; margin: 8px 0 4px; } p { margin: 4px 0; }`;
-
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const PLACES = 6;
 
@@ -127,7 +121,7 @@ function Html({ html, label }: { html: string; label: string }): JSX.Element {
     if (!host.current) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
     const style = document.createElement("style");
-    style.textContent = SHEET;
+    style.textContent = css;
     const fragment = sanitised(html);
     for (const cell of fragment.querySelectorAll("td")) arrange(cell);
     root.replaceChildren(style, fragment);
