@@ -1,6 +1,5 @@
-/** The panel's code and the stub that each panel carries, and JupyterLab's extension, into the Python package, where they are
- * committed: node build.mjs. One of them alone, elsewhere: node build.mjs panel|lab FOLDER. Beside each lie the licences of what
- * of others is in it. */
+/** Builds the panel, its stub and the JupyterLab extension into the Python package, where they are committed: node build.mjs.
+ * To build one of them into another folder: node build.mjs panel|lab FOLDER. Third-party licences are written next to each. */
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -41,7 +40,7 @@ const COMMON = {
   plugins: [INLINE_CSS],
 };
 
-/** The packages of others that were put into a build, in the form in which JupyterLab's page of licences reads them. */
+/** Third-party packages in a build, in the format of JupyterLab's licence page. */
 function packagesIn({ metafile }) {
   const names = Object.keys(metafile.inputs).map((path) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
   return [...new Set(names.filter(Boolean))].sort().map((name) => {
@@ -56,15 +55,15 @@ function packagesIn({ metafile }) {
   });
 }
 
-/** Builds what the kernel sends, into a folder. */
+/** Builds the panel and its stub, which the kernel sends, into a folder. */
 export async function buildPanel(outdir = STATIC) {
   const built = await build({ ...COMMON, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
   const notices = packagesIn(built).map((one) => `${one.name} ${one.versionInfo}\n\n${one.extractedText.trim()}\n`);
   writeFileSync(join(outdir, "LICENSES.txt"), `panel.js has in it:\n\n${notices.join("\n")}`);
 }
 
-/** Builds what JupyterLab loads, into a folder with a package.json of its own: without what JupyterLab has itself, and wrapped
- * by its builder, which puts it where that says. */
+/** Builds the JupyterLab extension in a folder with a package.json, which names the output folder. JupyterLab's own packages are
+ * left out. */
 export async function buildLab(folder = HERE) {
   const built = await build({
     ...COMMON,

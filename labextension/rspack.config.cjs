@@ -1,2 +1,2 @@
-/** Numbers by order. By default they are made of the folder's path, and another checkout builds other files. */
+/** Number modules and chunks by order: the default ids depend on the folder, so builds would differ between checkouts. */
 module.exports = { optimization: { moduleIds: "natural", chunkIds: "natural" } };

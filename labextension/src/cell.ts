@@ -1,18 +1,18 @@
-/** The panel in a cell: an anywidget whose messages are the panel's. */
+/** The panel as an anywidget in a cell's output. */
 
 import { mount } from "./panel";
 import type { Scope } from "./panelmodel";
 import type { FromKernel } from "./protocol";
 import { pageServices } from "./services";
-import type { Connection, Transport } from "./transport";
+import type { ConnectionState, Transport } from "./transport";
 
-/** What anywidget gives a view of its model. */
+/** The part of anywidget's model interface that the panel uses. */
 export interface WidgetModel {
   get(name: string): unknown;
   send(content: unknown): void;
   on(event: string, listener: (...given: never[]) => void): void;
   off(event: string, listener: (...given: never[]) => void): void;
-  /** JupyterLab's and Voilà's know their kernel; others' may not say. */
+  /** JupyterLab's and Voilà's managers expose the kernel; others may not. */
   widget_manager?: { kernel?: Kernel | null };
 }
 
@@ -20,15 +20,18 @@ interface Kernel {
   disposed?: { connect(slot: () => void): unknown; disconnect(slot: () => void): unknown };
 }
 
-const GONE: Connection = { state: "closed", reason: "The kernel is gone. Run the cell again for a new panel." };
+const KERNEL_GONE: ConnectionState = {
+  state: "closed",
+  reason: "The kernel is gone. Run the cell again for a new panel.",
+};
 
-/** How long after news of the comm it is tried, in milliseconds: a restart disposes of it a little later. */
-const SETTLES = 500;
+/** Milliseconds from a comm change to a new attempt: a restart disposes of the comm a little later. */
+const RECONNECT_DELAY = 500;
 
-/** The model's comm. A view is told that the comm's life changed, not to what: what is sent over a dead one throws. */
+/** A transport over the model's comm. Its change event does not say whether it is alive; sending on a dead one throws. */
 export function commTransport(model: WidgetModel): Transport {
-  const listeners = new Set<(connection: Connection) => void>();
-  const tell = (connection: Connection): void => {
+  const listeners = new Set<(connection: ConnectionState) => void>();
+  const setState = (connection: ConnectionState): void => {
     for (const listener of [...listeners]) listener(connection);
   };
   return {
@@ -36,23 +39,23 @@ export function commTransport(model: WidgetModel): Transport {
       try {
         model.send(message);
       } catch {
-        tell(GONE);
+        setState(KERNEL_GONE);
       }
     },
     onMessage(listener) {
-      const heard = (message: FromKernel): void => listener(message);
-      model.on("msg:custom", heard as never);
-      return () => model.off("msg:custom", heard as never);
+      const receive = (message: FromKernel): void => listener(message);
+      model.on("msg:custom", receive as never);
+      return () => model.off("msg:custom", receive as never);
     },
     onState(listener) {
       let timer: ReturnType<typeof setTimeout> | undefined;
       const changed = (): void => {
-        listener(GONE);
+        listener(KERNEL_GONE);
         clearTimeout(timer);
-        timer = setTimeout(() => listener({ state: "open" }), SETTLES);
+        timer = setTimeout(() => listener({ state: "open" }), RECONNECT_DELAY);
       };
-      // One that is shut down, or exchanged for another, leaves its comms as they were.
-      const gone = (): void => listener(GONE);
+      // A kernel that is shut down or replaced does not close its comms.
+      const gone = (): void => listener(KERNEL_GONE);
       const kernel = model.widget_manager?.kernel;
       kernel?.disposed?.connect(gone);
       model.on("comm_live_update", changed);
@@ -68,7 +71,7 @@ export function commTransport(model: WidgetModel): Transport {
   };
 }
 
-/** The views that are open, by model: they share its comm. */
+/** The number of open views by model, which share its comm. */
 const views = new WeakMap<WidgetModel, number>();
 
 function scopeOf(model: WidgetModel): Scope {
@@ -77,16 +80,16 @@ function scopeOf(model: WidgetModel): Scope {
   return { client: "cell", ...(typeof server === "string" && server !== "" && { server }) };
 }
 
-/** Draws a panel, the card of the server that the model names, or what is asked alone. */
+/** Render the panel, a server card or a question form, as the model's traits say. */
 export function render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
   const transport = commTransport(model);
-  const leave = mount(el, transport, pageServices, scopeOf(model));
+  const unmount = mount(el, transport, pageServices, scopeOf(model));
   views.set(model, (views.get(model) ?? 0) + 1);
   return () => {
-    leave();
-    const left = (views.get(model) ?? 1) - 1;
-    views.set(model, left);
-    if (left === 0) transport.send({ kind: "bye" });
+    unmount();
+    const remaining = (views.get(model) ?? 1) - 1;
+    views.set(model, remaining);
+    if (remaining === 0) transport.send({ kind: "bye" });
   };
 }
 

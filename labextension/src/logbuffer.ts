@@ -1,13 +1,13 @@
 import type { LogBatch, LogLine } from "./protocol";
 
-export const MOST_ROWS = 2000;
+export const MAX_ROWS = 2000;
 
-/** The last lines of one server's log. */
+/** The last lines of a server's log. */
 export class LogBuffer {
   rows: LogLine[] = [];
-  /** Lines that are not here any more, or never came. */
+  /** Number of lines that were dropped here or by the kernel. */
   dropped = 0;
-  /** Counts what came, so that a view knows whether to draw. */
+  /** Changes with the content, for rendering. */
   version = 0;
 
   get last(): number | undefined {
@@ -16,13 +16,13 @@ export class LogBuffer {
 
   add(batch: LogBatch): void {
     const last = this.last ?? -Infinity;
-    const fresh = batch.lines.filter((line) => line.n > last);
+    const added = batch.lines.filter((line) => line.n > last);
     this.dropped += batch.dropped;
-    this.rows = this.rows.concat(fresh);
-    const over = this.rows.length - MOST_ROWS;
-    if (over > 0) {
-      this.rows = this.rows.slice(over);
-      this.dropped += over;
+    this.rows = this.rows.concat(added);
+    const excess = this.rows.length - MAX_ROWS;
+    if (excess > 0) {
+      this.rows = this.rows.slice(excess);
+      this.dropped += excess;
     }
     this.version += 1;
   }

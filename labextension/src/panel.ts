@@ -7,11 +7,11 @@ import type { Services } from "./services";
 import { pageServices } from "./services";
 import type { Transport } from "./transport";
 import { PanelContext } from "./views/context";
-import { Asking, Card, Shell } from "./views/shell";
+import { CellForm, Card, Shell } from "./views/shell";
 
-/** Draw a panel into an element.
+/** Mount a panel with its own model.
  *
- * @returns What takes it out again.
+ * @returns A function that unmounts it.
  */
 export function mount(
   element: HTMLElement,
@@ -20,21 +20,21 @@ export function mount(
   scope: Scope = { client: "cell" },
 ): () => void {
   const model = new PanelModel(transport, scope);
-  const leave = draw(element, model, services);
+  const unmount = draw(element, model, services);
   return () => {
-    leave();
+    unmount();
     model.close();
   };
 }
 
-/** Draw a panel whose conversation goes on without it: a status bar may show it too.
+/** Mount a panel for an existing model, which outlives it.
  *
- * @returns What takes it out again.
+ * @returns A function that unmounts it.
  */
 export function draw(element: HTMLElement, model: Panel, services: Services): () => void {
   const { scope } = model;
   const { element: root, remove } = createRoot(element, scope.client);
-  // Lumino keeps its shortcuts to itself here: "a" typed into a field must not add a cell.
+  // Suppress Lumino's shortcuts, so that typing "a" into a field does not add a cell.
   root.dataset["lmSuppressShortcuts"] = "true";
   render(h(PanelContext.Provider, { value: { model, services }, children: viewOf(scope) }), root);
   return remove;
@@ -42,5 +42,5 @@ export function draw(element: HTMLElement, model: Panel, services: Services): ()
 
 function viewOf({ server, wants }: Scope): ComponentChild {
   if (server !== undefined) return h(Card, { name: server });
-  return wants?.join() === "questions" ? h(Asking, null) : h(Shell, null);
+  return wants?.join() === "questions" ? h(CellForm, null) : h(Shell, null);
 }

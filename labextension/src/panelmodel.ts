@@ -1,132 +1,132 @@
 import { LogBuffer } from "./logbuffer";
 import type { FromKernel, Intent, LogBatch, Patch, Reply, State, Verb, Verbs, ViewHello } from "./protocol";
 import { VERSION } from "./protocol";
-import { EMPTY, KernelError, Store, looked, noticed, patched, withResult } from "./store";
+import { INITIAL_STATE, KernelError, Store, withView, withNotice, withPatch, withResult } from "./store";
 import type { PanelState, ViewName } from "./store";
-import type { Connection, Transport, Unsubscribe } from "./transport";
+import type { ConnectionState, Transport, Unsubscribe } from "./transport";
 
-/** What of the notebook a panel shows. */
+/** The part of the notebook's state that a panel shows. */
 export interface Scope {
   client: "cell" | "sidebar";
   wants?: ViewHello["wants"];
-  /** One server alone: its card. */
+  /** The only server to show, as a card. */
   server?: string;
-  /** What one card asks, alone. */
+  /** The card whose questions to show, without any others. */
   card?: string;
 }
 
-interface Pending {
+interface PendingRequest {
   resolve(value: unknown): void;
   reject(error: unknown): void;
-  slow: ReturnType<typeof setTimeout>;
+  slowTimer: ReturnType<typeof setTimeout>;
 }
 
-interface Watch {
+interface LogSubscription {
   buffer: LogBuffer;
   listeners: Set<() => void>;
   watchers: number;
 }
 
-const SLOW = 1500;
-const ENDED = "The connection to the kernel ended before it answered.";
+const SLOW_REPLY_DELAY = 1500;
+const CONNECTION_ENDED = "The connection to the kernel ended before it replied.";
 
-/** What the views of a panel draw, and whom they ask. */
-export type Panel = Pick<PanelModel, "store" | "scope" | "ask" | "notify" | "show" | "logs" | "watchLogs">;
+/** The panel interface that the views use. */
+export type Panel = Pick<PanelModel, "store" | "scope" | "request" | "notify" | "show" | "logs" | "watchLogs">;
 
-/** One panel's side of the conversation with the kernel. */
+/** The panel's side of the panel protocol: state, requests and logs. */
 export class PanelModel {
-  readonly store = new Store<PanelState>(EMPTY);
-  private readonly pending = new Map<number, Pending>();
-  private readonly watches = new Map<string, Watch>();
-  private readonly leave: Unsubscribe[];
-  // Two views of one widget share its comm: each counts from somewhere else, and ignores the other's replies.
+  readonly store = new Store<PanelState>(INITIAL_STATE);
+  private readonly pending = new Map<number, PendingRequest>();
+  private readonly logSubscriptions = new Map<string, LogSubscription>();
+  private readonly unsubscribe: Unsubscribe[];
+  // Views of one widget share its comm, so each starts from a random id and ignores the others' replies.
   private nextId = Math.floor(Math.random() * 2 ** 40);
   private seq = -1;
-  /** A snapshot was asked for: patches until then belong to what was missed. */
-  private stale = true;
+  /** A snapshot was requested; patches that arrive before it are ignored. */
+  private awaitsSnapshot = true;
 
   constructor(
     private readonly transport: Transport,
     readonly scope: Scope,
   ) {
-    this.leave = [
+    this.unsubscribe = [
       transport.onMessage((message) => this.receive(message)),
-      transport.onState((connection) => this.changed(connection)),
+      transport.onState((connection) => this.connectionChanged(connection)),
     ];
   }
 
-  /** Ask the kernel to do something.
+  /** Send an intent to the kernel.
    *
-   * @throws KernelError: what the kernel answered instead, or that it went away.
+   * @throws KernelError if the kernel refuses or the connection ends.
    */
-  ask<V extends Verb>(verb: V, fields: Verbs[V][0]): Promise<Verbs[V][1]> {
+  request<V extends Verb>(verb: V, fields: Verbs[V][0]): Promise<Verbs[V][1]> {
     const { connection } = this.store.get();
     if (connection.state === "closed") return Promise.reject(new KernelError({ message: connection.reason }));
     const id = this.nextId++;
     return new Promise((resolve, reject) => {
-      const slow = setTimeout(() => this.store.set({ waiting: true }), SLOW);
-      this.pending.set(id, { resolve: resolve as (value: unknown) => void, reject, slow });
+      const slowTimer = setTimeout(() => this.store.set({ waiting: true }), SLOW_REPLY_DELAY);
+      this.pending.set(id, { resolve: resolve as (value: unknown) => void, reject, slowTimer });
       this.transport.send({ kind: "intent", id, do: verb, ...fields } as Intent);
     });
   }
 
-  /** Say something in passing; a screen reader hears it. */
+  /** Show a temporary notice, which screen readers announce. */
   notify(text: string, bad = false): void {
-    this.store.set(noticed(this.store.get(), text, bad));
+    this.store.set(withNotice(this.store.get(), text, bad));
   }
 
-  /** Bring a view to the front; of one server, where the view has servers to choose from. */
+  /** Show a view, filtered by server if the view supports it. */
   show(view: ViewName, server?: string): void {
-    this.store.set(looked(this.store.get(), view, server));
+    this.store.set(withView(this.store.get(), view, server));
   }
 
   logs(server: string): LogBuffer {
-    return this.watch(server).buffer;
+    return this.logSubscription(server).buffer;
   }
 
-  /** Have a server's log lines come, and hear of each batch. */
+  /** Subscribe to a server's log; the listener runs after each batch. */
   watchLogs(server: string, listener: () => void): Unsubscribe {
-    const watch = this.watch(server);
+    const watch = this.logSubscription(server);
     watch.listeners.add(listener);
-    if (watch.watchers++ === 0) this.subscribe(server, true);
+    if (watch.watchers++ === 0) this.requestLogs(server, true);
     return () => {
       watch.listeners.delete(listener);
-      if (--watch.watchers === 0) this.subscribe(server, false);
+      if (--watch.watchers === 0) this.requestLogs(server, false);
     };
   }
 
   close(): void {
-    for (const leave of this.leave) leave();
-    this.fail(ENDED);
+    for (const leave of this.unsubscribe) leave();
+    this.rejectAll(CONNECTION_ENDED);
   }
 
-  private watch(server: string): Watch {
-    let watch = this.watches.get(server);
+  private logSubscription(server: string): LogSubscription {
+    let watch = this.logSubscriptions.get(server);
     if (!watch) {
       watch = { buffer: new LogBuffer(), listeners: new Set(), watchers: 0 };
-      this.watches.set(server, watch);
+      this.logSubscriptions.set(server, watch);
     }
     return watch;
   }
 
-  private subscribe(server: string, on: boolean): void {
+  private requestLogs(server: string, on: boolean): void {
     if (this.store.get().connection.state === "closed") return;
-    const since = this.watch(server).buffer.last;
-    // A server that is gone has no log to follow: nothing to say.
-    this.ask("logs", { server, on, ...(on && since !== undefined && { since }) }).catch(() => undefined);
+    const since = this.logSubscription(server).buffer.last;
+    // A removed server has no log; ignore the error.
+    this.request("logs", { server, on, ...(on && since !== undefined && { since }) }).catch(() => undefined);
   }
 
-  private changed(connection: Connection): void {
+  private connectionChanged(connection: ConnectionState): void {
     const before = this.store.get().connection.state;
     this.store.set({ connection });
-    if (connection.state === "closed") this.fail(connection.reason);
+    if (connection.state === "closed") this.rejectAll(connection.reason);
     else if (before === "closed" || before === "connecting") {
-      if (connection.state !== "connecting") this.sayHello();
+      if (connection.state !== "connecting") this.sendHello();
     }
   }
 
-  private sayHello(): void {
-    this.stale = true;
+  private sendHello(): void {
+    this.awaitsSnapshot = true;
     const { client, server, wants = ["servers", "calls", "questions"] } = this.scope;
     this.transport.send({ kind: "hello", version: VERSION, client, wants, ...(server !== undefined && { server }) });
   }
@@ -134,71 +134,71 @@ export class PanelModel {
   private receive(message: FromKernel): void {
     switch (message.kind) {
       case "hello":
-        return this.greeted(message);
+        return this.receiveHello(message);
       case "snapshot":
-        return this.take(message.seq, message.state);
+        return this.applySnapshot(message.seq, message.state);
       case "patch":
-        return this.patch(message);
+        return this.applyPatch(message);
       case "reply":
-        return this.reply(message);
+        return this.receiveReply(message);
       case "result":
         return this.store.set({ results: withResult(this.store.get().results, message) });
       case "log":
-        return this.log(message);
+        return this.receiveLog(message);
       case "history":
-        return this.store.set({ over: message.over });
+        return this.store.set({ finishedCalls: message.over });
       case "mark":
         return this.transport.send({ kind: "read", sent: message.sent });
     }
   }
 
-  private greeted(hello: NonNullable<PanelState["hello"]>): void {
-    const { hello: before, greetings } = this.store.get();
-    this.store.set({ hello, greetings: greetings + 1 });
+  private receiveHello(hello: NonNullable<PanelState["hello"]>): void {
+    const { hello: before, helloCount } = this.store.get();
+    this.store.set({ hello, helloCount: helloCount + 1 });
     if (before && before.kernel !== hello.kernel) {
       this.store.set({ results: {} });
-      for (const { buffer } of this.watches.values()) buffer.clear();
+      for (const { buffer } of this.logSubscriptions.values()) buffer.clear();
     }
-    for (const [server, { watchers }] of this.watches) if (watchers) this.subscribe(server, true);
+    for (const [server, { watchers }] of this.logSubscriptions) if (watchers) this.requestLogs(server, true);
   }
 
-  private take(seq: number, state: State): void {
+  private applySnapshot(seq: number, state: State): void {
     this.seq = seq;
-    this.stale = false;
+    this.awaitsSnapshot = false;
     this.store.set({ servers: state.servers, calls: state.calls, questions: state.questions, synced: true });
   }
 
-  private patch(patch: Patch): void {
-    if (this.stale || patch.seq <= this.seq) return;
-    if (patch.seq !== this.seq + 1) return this.sayHello();
+  private applyPatch(patch: Patch): void {
+    if (this.awaitsSnapshot || patch.seq <= this.seq) return;
+    if (patch.seq !== this.seq + 1) return this.sendHello();
     this.seq = patch.seq;
-    this.store.set(patched(this.store.get(), patch));
+    this.store.set(withPatch(this.store.get(), patch));
   }
 
-  private reply(reply: Reply): void {
+  private receiveReply(reply: Reply): void {
     const pending = this.pending.get(reply.id);
     if (!pending) return;
-    this.settle(reply.id, pending);
+    this.removePending(reply.id, pending);
     if (reply.ok) pending.resolve(reply.value);
     else pending.reject(new KernelError(reply.error));
   }
 
-  private log(batch: LogBatch): void {
-    const watch = this.watches.get(batch.server);
+  private receiveLog(batch: LogBatch): void {
+    const watch = this.logSubscriptions.get(batch.server);
     if (!watch) return;
     watch.buffer.add(batch);
     for (const listener of watch.listeners) listener();
   }
 
-  private settle(id: number, pending: Pending): void {
-    clearTimeout(pending.slow);
+  private removePending(id: number, pending: PendingRequest): void {
+    clearTimeout(pending.slowTimer);
     this.pending.delete(id);
     if (this.store.get().waiting) this.store.set({ waiting: false });
   }
 
-  private fail(reason: string): void {
+  private rejectAll(reason: string): void {
     for (const [id, pending] of [...this.pending]) {
-      this.settle(id, pending);
+      this.removePending(id, pending);
       pending.reject(new KernelError({ message: reason }));
     }
   }

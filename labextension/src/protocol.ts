@@ -1,4 +1,4 @@
-/** What a view and the kernel say to each other, version 1. Both sides ignore kinds and fields they do not know. */
+/** The messages between a panel and the kernel, version 1. Both sides ignore unknown kinds and fields. */
 
 export const VERSION = 1;
 
@@ -10,7 +10,7 @@ export type Mode = "full" | "run" | "view";
 export type ServerState =
   "disabled" | "stopped" | "starting" | "ready" | "restarting" | "error" | "needs_trust" | "needs_auth" | "unreachable";
 
-/** A fault, and what mends it. */
+/** An error and how to fix it. */
 export interface Problem {
   message: string;
   hint?: string | null;
@@ -35,7 +35,7 @@ export interface Server {
   resources: number | null;
   prompts: number | null;
   disabled_tools: number;
-  /** Another number after every change of its tools, or of what is decided of them. Absent where the kernel is older. */
+  /** Changes with the server's tools or their policy. Absent in older kernels. */
   tools_version?: number;
   error: Problem | null;
   instructions: string | null;
@@ -48,7 +48,7 @@ export interface Progress {
   message: string | null;
 }
 
-/** A call that runs. */
+/** A running call. */
 export interface Call {
   id: number;
   server: string;
@@ -64,7 +64,7 @@ export interface Badge {
   kind: "safe" | "danger" | "neutral";
 }
 
-/** A tool, as a list shows it; with its schemas when asked for by name. */
+/** A tool. Only the `tool` intent includes the schemas. */
 export interface Tool {
   server: string;
   name: string;
@@ -80,7 +80,7 @@ export interface Tool {
   output_schema?: JsonObject | null;
 }
 
-/** What a call, a resource or a prompt gave, cut to what a page can show. */
+/** The result of a call, a resource or a prompt, truncated for display. */
 export interface Preview {
   text: string | null;
   html: string | null;
@@ -89,21 +89,21 @@ export interface Preview {
   links: { uri: string; name: string }[];
   truncated: boolean;
   size: number;
-  /** Where the whole value lies in the notebook. */
+  /** The notebook variable that holds the full value. */
   variable: string | null;
 }
 
-/** What a question is about; the kernel shows and lets answer only what the mode allows. */
+/** The subject of a question. The kernel sends only those that the mode allows. */
 export type QuestionKind = "trust" | "login" | "secret" | "approval" | "form" | "sampling";
 
-interface Asked {
+interface QuestionBase {
   id: string;
-  /** Absent where the kernel is older. */
+  /** Absent in older kernels. */
   kind?: QuestionKind;
   server: string;
   title: string;
   message: string;
-  /** A card in a cell's output that has it as well, in JupyterLab and Notebook 7. */
+  /** The card in a cell's output that shows the question too, in JupyterLab and Notebook 7. */
   card?: string;
 }
 
@@ -114,7 +114,7 @@ export interface WantedCall {
   caller: "user" | "model" | "app" | "server";
   why: string;
   hints: string;
-  /** Python that would run here, if that is what the call does: shown whole. */
+  /** The Python code that the call would run, shown in full. */
   code?: string;
 }
 
@@ -127,25 +127,25 @@ export interface TrustCandidate {
   secrets: string[];
 }
 
-export interface ApproveQuestion extends Asked {
+export interface ApproveQuestion extends QuestionBase {
   type: "approve";
   calls: WantedCall[];
   answers: ApprovalAnswer[];
 }
-export interface TrustQuestion extends Asked {
+export interface TrustQuestion extends QuestionBase {
   type: "trust";
   candidates: TrustCandidate[];
 }
-export interface FillQuestion extends Asked {
+export interface FillQuestion extends QuestionBase {
   type: "fill";
   schema: JsonObject;
 }
-export interface VisitQuestion extends Asked {
+export interface VisitQuestion extends QuestionBase {
   type: "visit";
   url: string;
   domain: string;
 }
-export interface WaitQuestion extends Asked {
+export interface WaitQuestion extends QuestionBase {
   type: "wait";
 }
 export type Question = ApproveQuestion | TrustQuestion | FillQuestion | VisitQuestion | WaitQuestion;
@@ -173,10 +173,10 @@ export interface Resource {
   size?: number | null;
 }
 
-/** Addresses with variables, RFC 6570. */
+/** A URI template (RFC 6570). */
 export interface ResourceTemplate {
   template: string;
-  /** Absent where the kernel is older. */
+  /** Absent in older kernels. */
   parameters?: { name: string; required: boolean }[];
   name: string;
   title?: string | null;
@@ -190,7 +190,7 @@ export interface Prompt {
   arguments: { name: string; description?: string | null; required?: boolean }[];
 }
 
-/** A call that is over. `error` is empty where it succeeded. */
+/** A finished call. `error` is empty if it succeeded. */
 export interface HistoryRow {
   id: number;
   outcome: "succeeded" | "failed" | "cancelled";
@@ -204,7 +204,7 @@ export interface HistoryRow {
   error: string;
 }
 
-/** A server that could be loaded. */
+/** A configured server that is not loaded. */
 export interface KnownServer {
   name: string;
   source: string;
@@ -216,43 +216,43 @@ export interface ArgumentError {
   message: string;
 }
 
-interface OfServer {
+interface ServerFields {
   server: string;
 }
-interface OfTool extends OfServer {
+interface ToolFields extends ServerFields {
   tool: string;
 }
-interface WithArguments extends OfTool {
+interface CallFields extends ToolFields {
   arguments: JsonObject;
 }
 
-/** Every intent: its fields, and the value of its reply. */
+/** The intents: their fields and the value of their replies. */
 export interface Verbs {
-  start: [OfServer, unknown];
-  stop: [OfServer, unknown];
-  restart: [OfServer, unknown];
-  unload: [OfServer, unknown];
+  start: [ServerFields, unknown];
+  stop: [ServerFields, unknown];
+  restart: [ServerFields, unknown];
+  unload: [ServerFields, unknown];
   start_all: [object, unknown];
   stop_all: [object, unknown];
-  enable: [OfServer & { tool?: string }, unknown];
-  disable: [OfServer & { tool?: string }, unknown];
-  trust: [OfServer, unknown];
-  login: [OfServer, unknown];
+  enable: [ServerFields & { tool?: string }, unknown];
+  disable: [ServerFields & { tool?: string }, unknown];
+  trust: [ServerFields, unknown];
+  login: [ServerFields, unknown];
   load: [{ what: string[] }, unknown];
   known: [object, KnownServer[]];
   tools: [{ server?: string }, Tool[]];
-  tool: [OfTool, Tool];
-  validate: [WithArguments, { errors: ArgumentError[] }];
-  call: [WithArguments, { call: number }];
+  tool: [ToolFields, Tool];
+  validate: [CallFields, { errors: ArgumentError[] }];
+  call: [CallFields, { call: number }];
   cancel: [{ call: number }, unknown];
-  code: [WithArguments & { form: "python" | "magic" }, { text: string }];
-  resources: [OfServer, { resources: Resource[]; templates: ResourceTemplate[] }];
-  read: [OfServer & ({ uri: string } | { template: string; arguments: JsonObject }), Preview];
-  prompts: [OfServer, Prompt[]];
-  prompt: [OfServer & { prompt: string; arguments: { [name: string]: string } }, Preview];
-  logs: [OfServer & { on: boolean; since?: number }, unknown];
+  code: [CallFields & { form: "python" | "magic" }, { text: string }];
+  resources: [ServerFields, { resources: Resource[]; templates: ResourceTemplate[] }];
+  read: [ServerFields & ({ uri: string } | { template: string; arguments: JsonObject }), Preview];
+  prompts: [ServerFields, Prompt[]];
+  prompt: [ServerFields & { prompt: string; arguments: { [name: string]: string } }, Preview];
+  logs: [ServerFields & { on: boolean; since?: number }, unknown];
   history: [{ server?: string; tool?: string; failed?: boolean; limit?: number }, HistoryRow[]];
-  memory: [OfServer, { bytes: number; processes: number }];
+  memory: [ServerFields, { bytes: number; processes: number }];
   answer: [Answer, unknown];
 }
 export type Verb = keyof Verbs;
@@ -267,24 +267,24 @@ export interface ViewHello {
   version: number;
   client: "cell" | "sidebar";
   wants: ("servers" | "calls" | "questions")[];
-  /** For a card of one server. */
+  /** The server, for a server card. */
   server?: string;
-  /** Where the page's Jupyter server takes the answers to logins. */
+  /** The OAuth redirect URL of the page's Jupyter server. */
   callback?: string;
-  /** Whether it speaks by the control channel while the kernel is busy. */
+  /** Whether the panel uses the control channel while the kernel is busy. */
   control?: boolean;
 }
-/** The view is closed. It may say hello again. */
+/** The panel was closed. It may send hello again. */
 export interface Bye {
   kind: "bye";
 }
-/** It has read so many bytes of what was sent. */
-export interface Read {
+/** Acknowledges the number of bytes read. */
+export interface Acknowledgement {
   kind: "read";
   sent: number;
 }
 export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verbs[V][0] }[Verb];
-export type ToKernel = ViewHello | Intent | Bye | Read;
+export type ToKernel = ViewHello | Intent | Bye | Acknowledgement;
 
 export interface KernelHello {
   kind: "hello";
@@ -293,9 +293,9 @@ export interface KernelHello {
   mode: Mode;
   namespace: string;
   kernel: string;
-  /** Whether the person at the page is a stranger to the notebook, who is shown nothing of its machine. */
+  /** Whether the user is a visitor, who sees no details of the machine. */
   visitor?: boolean;
-  /** Whether views may speak by the control channel, which a cell does not block. */
+  /** Whether panels may use the control channel, which running cells do not block. */
   control?: boolean;
 }
 export interface Snapshot {
@@ -319,14 +319,14 @@ export interface LogBatch {
   lines: LogLine[];
   dropped: number;
 }
-/** Calls are over that the view has not heard of: so many were, in all. */
-export interface HistoryNews {
+/** Reports the total number of finished calls. */
+export interface HistoryUpdate {
   kind: "history";
   over: number;
 }
-/** So many bytes were sent until here, over what does not push back: to be answered by `read`. */
+/** Reports the number of bytes sent over a channel without backpressure; the panel replies with `read`. */
 export interface Mark {
   kind: "mark";
   sent: number;
 }
-export type FromKernel = KernelHello | Snapshot | Patch | Reply | Result | LogBatch | HistoryNews | Mark;
+export type FromKernel = KernelHello | Snapshot | Patch | Reply | Result | LogBatch | HistoryUpdate | Mark;

@@ -1,4 +1,4 @@
-/** The kernel's HTML once more, element by element: what is not known to be harmless goes. */
+/** Sanitise HTML from the kernel again, keeping only known harmless elements and attributes. */
 
 import { webAddress } from "./text";
 
@@ -8,7 +8,7 @@ const ELEMENTS = new Set(
     "img ins kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr tt u ul var"
   ).split(" "),
 );
-/** Gone with all that is in them. The content of other unknown elements stays. */
+/** Removed with their content. Other unknown elements are replaced by their content. */
 const DANGEROUS = new Set(
   (
     "script style iframe frame object embed applet link meta base form input button textarea select option svg math " +
@@ -16,12 +16,12 @@ const DANGEROUS = new Set(
   ).split(" "),
 );
 const ATTRIBUTES = new Set("align alt class colspan dir height lang open rowspan scope start title width".split(" "));
-const PICTURE = /^data:image\/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+$/i;
+const IMAGE_DATA_URL = /^data:image\/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+$/i;
 
-/** A fragment without scripts, handlers, forms, styles and anything that would be fetched. */
-export function sanitised(html: string): DocumentFragment {
+/** Parse HTML into a fragment without scripts, handlers, forms, styles and remote content. */
+export function sanitise(html: string): DocumentFragment {
   const template = document.createElement("template");
-  // In a template nothing runs and nothing is fetched.
+  // Template content is inert: nothing runs or loads.
   // eslint-disable-next-line no-restricted-properties -- the one place
   template.innerHTML = html;
   clean(template.content);
@@ -45,11 +45,11 @@ function cleanElement(element: Element): void {
   for (const { name: attribute } of [...element.attributes]) {
     if (!ATTRIBUTES.has(attribute.toLowerCase())) element.removeAttribute(attribute);
   }
-  if (name === "a" && href !== null) link(element, href);
-  if (name === "img") picture(element, src ?? "");
+  if (name === "a" && href !== null) setLink(element, href);
+  if (name === "img") setImage(element, src ?? "");
 }
 
-function link(element: Element, href: string): void {
+function setLink(element: Element, href: string): void {
   const address = webAddress(href.trim());
   if (address === null) return;
   element.setAttribute("href", address);
@@ -57,14 +57,14 @@ function link(element: Element, href: string): void {
   element.setAttribute("target", "_blank");
 }
 
-/** A picture in the page's own bytes is shown; one elsewhere is a link to it. */
-function picture(element: Element, src: string): void {
-  if (PICTURE.test(src)) return element.setAttribute("src", src);
+/** Keep images from data URLs; replace remote images with links. */
+function setImage(element: Element, src: string): void {
+  if (IMAGE_DATA_URL.test(src)) return element.setAttribute("src", src);
   const address = webAddress(src.trim());
   const alt = element.getAttribute("alt") ?? "";
   if (address === null) return element.replaceWith(document.createTextNode(alt));
   const anchor = document.createElement("a");
   anchor.textContent = alt || address;
-  link(anchor, address);
+  setLink(anchor, address);
   element.replaceWith(anchor);
 }

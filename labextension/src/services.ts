@@ -1,15 +1,15 @@
-/** What a panel needs of the page it is in. */
+/** What a panel needs from its page. */
 export interface Services {
-  /** Put code where the user works; the clipboard where there is no such place. */
+  /** Insert code into the notebook, or copy it if there is none. */
   insertCode(text: string): Promise<"inserted" | "copied">;
   copy(text: string): Promise<void>;
-  /** Show an address, http or https, in another tab. */
+  /** Open an http or https URL in a new tab. */
   openExternal(url: string): void;
 }
 
 async function copy(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Pages over plain http have none, and are let copy what is selected.
+  // Pages served over plain HTTP have no clipboard API but can copy a selection.
   const field = document.createElement("textarea");
   field.value = text;
   field.style.cssText = "position: fixed; opacity: 0";
@@ -19,10 +19,10 @@ async function copy(text: string): Promise<void> {
   const isCopied = document.execCommand("copy");
   field.remove();
   if (activeElement instanceof HTMLElement) activeElement.focus();
-  if (!isCopied) throw new Error("This browser lets no page copy that is not served over https.");
+  if (!isCopied) throw new Error("This browser allows copying only on pages served over HTTPS.");
 }
 
-/** In any page: the clipboard, and another tab. */
+/** Services that work in any page: the clipboard and a new tab. */
 export const pageServices: Services = {
   insertCode: async (text) => {
     await copy(text);

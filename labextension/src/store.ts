@@ -1,54 +1,54 @@
 import type { Call, KernelHello, Mode, Patch, Problem, Question, Result, Server, State, Verb } from "./protocol";
 import { VERSION } from "./protocol";
-import type { Connection, Unsubscribe } from "./transport";
+import type { ConnectionState, Unsubscribe } from "./transport";
 
 export const VIEWS = ["servers", "tools", "resources", "prompts", "calls", "logs"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
-/** Which view is to be seen, and the servers it is narrowed to; empty for none. */
-export interface Looking {
+/** The current view and the server filters of views; empty for all. */
+export interface Navigation {
   view: ViewName;
   tools: string;
   logs: string;
 }
 
-/** All that the views draw, but the logs. */
+/** The state that the views render, except logs. */
 export interface PanelState extends State {
-  connection: Connection;
+  connection: ConnectionState;
   hello: KernelHello | null;
-  /** How often the kernel said hello: what was asked for before may have changed. */
-  greetings: number;
-  /** Whether a snapshot has come. */
+  /** Number of hellos received; loaded values are reloaded after each. */
+  helloCount: number;
+  /** Whether a snapshot has arrived. */
   synced: boolean;
-  looking: Looking;
-  /** How calls that this panel made ended, by call. */
+  navigation: Navigation;
+  /** Results of this panel's calls, by call id. */
   results: { [call: string]: Result };
-  /** How many calls were over when the kernel last said so: the history has changed with each. */
-  over: number;
-  /** An intent has waited so long that the user should know. */
+  /** Number of finished calls, as last reported by the kernel. */
+  finishedCalls: number;
+  /** Whether a reply is taking long enough to tell the user. */
   waiting: boolean;
-  /** The last thing worth saying in passing. */
+  /** The current notice. */
   notice: { text: string; bad: boolean; count: number } | null;
 }
 
-export const EMPTY: PanelState = {
+export const INITIAL_STATE: PanelState = {
   connection: { state: "connecting" },
   hello: null,
-  greetings: 0,
+  helloCount: 0,
   synced: false,
   servers: {},
   calls: {},
   questions: {},
-  looking: { view: "servers", tools: "", logs: "" },
+  navigation: { view: "servers", tools: "", logs: "" },
   results: {},
-  over: 0,
+  finishedCalls: 0,
   waiting: false,
   notice: null,
 };
 
-const MOST_RESULTS = 50;
+const MAX_RESULTS = 50;
 
-/** A value that tells when it changes. */
+/** An observable value. */
 export class Store<S extends object> {
   private readonly listeners = new Set<() => void>();
 
@@ -67,16 +67,16 @@ export class Store<S extends object> {
   };
 }
 
-/** The state after a patch. Parts it does not name stay the same objects. */
-export function patched(state: State, patch: Patch): State {
+/** Apply a patch. Unchanged parts keep their identity. */
+export function withPatch(state: State, patch: Patch): State {
   return {
-    servers: merged(state.servers, patch.set.servers),
-    calls: merged(state.calls, patch.set.calls),
-    questions: merged(state.questions, patch.set.questions),
+    servers: mergeRows(state.servers, patch.set.servers),
+    calls: mergeRows(state.calls, patch.set.calls),
+    questions: mergeRows(state.questions, patch.set.questions),
   };
 }
 
-function merged<T>(old: { [key: string]: T }, set: { [key: string]: T | null } | undefined): { [key: string]: T } {
+function mergeRows<T>(old: { [key: string]: T }, set: { [key: string]: T | null } | undefined): { [key: string]: T } {
   if (!set) return old;
   const fresh = { ...old };
   for (const [key, value] of Object.entries(set)) {
@@ -86,13 +86,13 @@ function merged<T>(old: { [key: string]: T }, set: { [key: string]: T | null } |
   return fresh;
 }
 
-/** The results with one more; the oldest go. */
+/** Add a result, dropping the oldest above the limit. */
 export function withResult(results: PanelState["results"], result: Result): PanelState["results"] {
   const entries = [...Object.entries(results), [String(result.call), result] as const];
-  return Object.fromEntries(entries.slice(-MOST_RESULTS));
+  return Object.fromEntries(entries.slice(-MAX_RESULTS));
 }
 
-const RUN: ReadonlySet<Verb> = new Set<Verb>([
+const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>([
   "call",
   "cancel",
   "validate",
@@ -103,65 +103,65 @@ const RUN: ReadonlySet<Verb> = new Set<Verb>([
   "prompt",
   "answer",
 ]);
-const VIEW: ReadonlySet<Verb> = new Set<Verb>(["logs", "tools", "tool", "history"]);
+const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["logs", "tools", "tool", "history"]);
 
-const VISITORS_LACK: ReadonlySet<Verb> = new Set<Verb>(["logs", "code"]);
+const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["logs", "code"]);
 
-/** Whether the person is a stranger to the notebook, and has none to put code into. */
+/** Whether the user is a visitor without access to the notebook, as in Voilà. */
 export const isVisitor = (state: PanelState): boolean => state.hello?.visitor ?? false;
 
-/** What this panel may do; the kernel enforces it as well. */
+/** The panel's permission mode, which the kernel enforces too. */
 export function mode(state: PanelState): Mode {
   if (!state.hello || state.hello.version !== VERSION) return "view";
   return state.hello.mode;
 }
 
-/** Whether a button for this verb makes sense. */
-export function may(state: PanelState, verb: Verb): boolean {
-  if (VISITORS_LACK.has(verb) && isVisitor(state)) return false;
-  if (VIEW.has(verb)) return true;
+/** Whether the mode allows an intent. */
+export function isAllowed(state: PanelState, verb: Verb): boolean {
+  if (HIDDEN_FROM_VISITORS.has(verb) && isVisitor(state)) return false;
+  if (VIEW_VERBS.has(verb)) return true;
   const now = mode(state);
-  return now === "full" || (now === "run" && RUN.has(verb));
+  return now === "full" || (now === "run" && RUN_VERBS.has(verb));
 }
 
-/** What to say where kernel and panel do not speak the same version; null where they do. */
-export function mismatch(state: PanelState): string | null {
+/** A message if kernel and panel use different protocol versions, else null. */
+export function versionMismatch(state: PanelState): string | null {
   const { hello } = state;
   if (!hello || hello.version === VERSION) return null;
   const [behind, where] =
     hello.version > VERSION ? ["this panel", "JupyterLab"] : [`ipymcp ${hello.ipymcp} in the kernel`, "the kernel"];
   return (
-    `The kernel speaks version ${hello.version} of the panel's protocol, this panel version ${VERSION}: you can look, ` +
-    `not act. Upgrade ${behind}: run pip install --upgrade ipymcp in the environment of ${where}, then restart it.`
+    `The kernel uses version ${hello.version} of the panel protocol and this panel version ${VERSION}, so the panel is ` +
+    `read-only. Upgrade ${behind}: run pip install --upgrade ipymcp in the environment of ${where}, then restart it.`
   );
 }
 
 const byName = (one: { name: string }, other: { name: string }): number => (one.name < other.name ? -1 : 1);
 
-export const serversOf = (state: State): Server[] => Object.values(state.servers).sort(byName);
-export const callsOf = (state: State): Call[] => Object.values(state.calls).sort((one, other) => one.id - other.id);
-/** In the order in which they are asked; what only waits for a browser comes last. */
-export const questionsOf = (state: State): Question[] =>
-  Object.values(state.questions).sort((one, other) => Number(one.type === "wait") - Number(other.type === "wait"));
+export const serversOf = (servers: State["servers"]): Server[] => Object.values(servers).sort(byName);
+export const callsOf = (calls: State["calls"]): Call[] => Object.values(calls).sort((one, other) => one.id - other.id);
+/** Open questions in order, with those that only wait for a browser last. */
+export const questionsOf = (questions: State["questions"]): Question[] =>
+  Object.values(questions).sort((one, other) => Number(one.type === "wait") - Number(other.type === "wait"));
 
-/** Something is said in passing. */
-export function noticed({ notice }: PanelState, text: string, bad: boolean): Partial<PanelState> {
+/** Return the change that shows a notice. */
+export function withNotice({ notice }: PanelState, text: string, bad: boolean): Partial<PanelState> {
   return { notice: { text, bad, count: (notice?.count ?? 0) + 1 } };
 }
 
-/** A view is brought to the front; of one server, where the view has servers to choose from. */
-export function looked({ looking }: PanelState, view: ViewName, server?: string): Partial<PanelState> {
+/** Return the change that shows a view, filtered by server if the view supports it. */
+export function withView({ navigation: looking }: PanelState, view: ViewName, server?: string): Partial<PanelState> {
   const narrowed = server !== undefined && (view === "tools" || view === "logs") ? { [view]: server } : {};
-  return { looking: { ...looking, ...narrowed, view } };
+  return { navigation: { ...looking, ...narrowed, view } };
 }
 
-/** Whatever was thrown, as something to show. */
+/** Convert a caught value to a problem to display. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof KernelError) return error.problem;
   return { message: error instanceof Error ? error.message : String(error) };
 }
 
-/** The kernel refused an intent, or cannot answer any more. */
+/** The kernel refused an intent, or the connection ended. */
 export class KernelError extends Error {
   constructor(readonly problem: Problem) {
     super(problem.message);

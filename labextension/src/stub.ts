@@ -1,7 +1,7 @@
-/** All that each panel in a notebook carries: it finds the panel's code in the page, or has the kernel send it.
+/** The loader in each panel widget: finds the panel's code in the page or requests it from the kernel.
  *
- * The code is kept by its digest, so kernels with other versions in one page do not meet. It comes as the buffer of a
- * message, never as a trait, and so is in no saved notebook.
+ * The code is cached by digest, so kernels with different versions can share a page. It arrives as the buffer of a
+ * message, not as a trait, so saved notebooks do not contain it.
  */
 
 interface Panel {
@@ -16,40 +16,40 @@ interface View {
   model: Model;
   el: HTMLElement;
 }
-interface Code {
-  asked: boolean;
+interface LoadedCode {
+  isRequested: boolean;
   panel: Promise<Panel>;
-  settle(panel: Promise<Panel>): void;
+  resolve(panel: Promise<Panel>): void;
 }
 
-/** The first view asks; one that has waited so many milliseconds asks as well: the first one's kernel may be gone. */
-const PATIENCE = 8000;
-/** What was said while the page made the kernel's subshell waits for the end of a cell: it is said once more. */
-const AGAIN = 700;
+/** Milliseconds after which other views request the code too, in case the first view's kernel is gone. */
+const RETRY_TIMEOUT = 8000;
+/** Milliseconds after which the first request is repeated: without the kernel's subshell it waits for the cell's end. */
+const RESEND_DELAY = 700;
 
-function codeOf(digest: string): Code {
-  const page = globalThis as { ipymcpPanels?: { [digest: string]: Code } };
-  const known = (page.ipymcpPanels ??= {});
-  const found = known[digest];
+function codeOf(digest: string): LoadedCode {
+  const page = globalThis as { ipymcpPanels?: { [digest: string]: LoadedCode } };
+  const byDigest = (page.ipymcpPanels ??= {});
+  const found = byDigest[digest];
   if (found) return found;
   let settle = (_panel: Promise<Panel>): void => undefined;
   const panel = new Promise<Panel>((resolve) => (settle = resolve));
-  return (known[digest] = { asked: false, panel, settle });
+  return (byDigest[digest] = { isRequested: false, panel, resolve: settle });
 }
 
-function ask(model: Model, code: Code): void {
-  code.asked = true;
+function loadCode(model: Model, code: LoadedCode): void {
+  code.isRequested = true;
   model.on("msg:custom", ({ kind }, [text]) => {
     if (kind !== "library" || !text) return;
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-    code.settle(import(address).then((module: { default: Panel }) => module.default));
+    code.resolve(import(address).then((module: { default: Panel }) => module.default));
   });
-  // Where its kernel is gone another view's may be there.
-  if (!say(model)) code.asked = false;
+  // This view's kernel is gone; let another view send the request.
+  if (!requestCode(model)) code.isRequested = false;
 }
 
-/** Whether it could be said. */
-function say(model: Model): boolean {
+/** Send the request; return whether the comm is still open. */
+function requestCode(model: Model): boolean {
   try {
     model.send({ kind: "library" });
     return true;
@@ -61,23 +61,23 @@ function say(model: Model): boolean {
 function render({ model, el }: View): () => void {
   const code = codeOf(String(model.get("library")));
   const note = document.createElement("div");
-  let leave: (() => void) | null = null;
-  let wanted = true;
-  const isFirst = !code.asked;
-  if (isFirst) ask(model, code);
-  const again = setTimeout(() => isFirst && say(model), AGAIN);
+  let unmount: (() => void) | null = null;
+  let isMounted = true;
+  const isFirst = !code.isRequested;
+  if (isFirst) loadCode(model, code);
+  const resend = setTimeout(() => isFirst && requestCode(model), RESEND_DELAY);
   const slow = setTimeout(() => {
     note.textContent =
-      "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.";
-    ask(model, code);
-  }, PATIENCE);
+      "The kernel is busy or was restarted. The panel appears once the kernel is idle; after a restart, run the cell again.";
+    loadCode(model, code);
+  }, RETRY_TIMEOUT);
   el.append(note);
   code.panel.then(
     (panel) => {
-      clearTimeout(again);
+      clearTimeout(resend);
       clearTimeout(slow);
       note.remove();
-      if (wanted) leave = panel.render({ model, el });
+      if (isMounted) unmount = panel.render({ model, el });
     },
     (error: unknown) => {
       clearTimeout(slow);
@@ -85,10 +85,10 @@ function render({ model, el }: View): () => void {
     },
   );
   return () => {
-    wanted = false;
-    clearTimeout(again);
+    isMounted = false;
+    clearTimeout(resend);
     clearTimeout(slow);
-    leave?.();
+    unmount?.();
   };
 }
 

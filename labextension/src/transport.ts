@@ -1,15 +1,15 @@
 import type { FromKernel, ToKernel } from "./protocol";
 
-/** How things stand with the kernel; the reason is shown. */
-export type Connection =
+/** The state of the connection to the kernel, with a reason to display. */
+export type ConnectionState =
   { state: "connecting" | "open"; reason?: undefined } | { state: "busy" | "closed"; reason: string };
 
 export type Unsubscribe = () => void;
 
-/** Carries messages between a view and the kernel, in order, or is closed. */
+/** An ordered message channel between a panel and the kernel. */
 export interface Transport {
   send(message: ToKernel): void;
   onMessage(listener: (message: FromKernel) => void): Unsubscribe;
-  /** Tells how it stands at once, and then every change. */
-  onState(listener: (connection: Connection) => void): Unsubscribe;
+  /** Call the listener with the current state, then on every change. */
+  onState(listener: (connection: ConnectionState) => void): Unsubscribe;
 }

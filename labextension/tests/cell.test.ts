@@ -86,7 +86,9 @@ test("an intent over a dead comm fails with the reason", async () => {
   const model = new Model();
   const panel = new PanelModel(commTransport(model), { client: "cell" });
   model.isDead = true;
-  await expect(panel.ask("stop_all", {})).rejects.toThrow("The kernel is gone. Run the cell again for a new panel.");
+  await expect(panel.request("stop_all", {})).rejects.toThrow(
+    "The kernel is gone. Run the cell again for a new panel.",
+  );
 });
 
 test("a model that names a server draws its card", () => {
@@ -202,7 +204,7 @@ test("a stub whose kernel does not answer says so, and asks by itself", () => {
   vi.advanceTimersByTime(9000);
   expect(other.sent).toEqual([{ kind: "library" }]);
   expect(el.textContent).toBe(
-    "The kernel is busy or gone. The panel appears when it is free; run the cell again if it was restarted.",
+    "The kernel is busy or was restarted. The panel appears once the kernel is idle; after a restart, run the cell again.",
   );
   leave();
 });

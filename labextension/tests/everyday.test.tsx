@@ -1,7 +1,7 @@
 import { fireEvent, waitFor, within } from "@testing-library/preact";
 import { describe, expect, test, vi } from "vitest";
 import type { HistoryRow, Question, Tool } from "../src/protocol";
-import { rounded } from "../src/views/preview";
+import { roundFloat } from "../src/views/preview";
 import { demo } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { show, type } from "./screen";
@@ -95,7 +95,7 @@ describe("the history", () => {
         .map((each) => each.textContent?.slice(8)),
     ).toEqual(["demo.t3failed", "demo.t2cancelled", "demo.t1" + "0.5 s"]);
     expect(see.getByRole("option", { selected: true }).textContent).toContain("demo.t1");
-    expect(see.getByRole("region", { name: "The chosen call" }).textContent).toContain("demo.t1");
+    expect(see.getByRole("region", { name: "Selected call" }).textContent).toContain("demo.t1");
     fireEvent.click(see.getByRole("option", { name: /t3/ }));
     await waitFor(() => expect(see.getByText("a b", { collapseWhitespace: true }).textContent).toBe("a\nb"));
   });
@@ -126,7 +126,7 @@ describe("the keyboard", () => {
     const { see, tab } = await show(demo());
     tab("Tools");
     await waitFor(() => see.getAllByRole("option"));
-    const box = see.getByRole("searchbox", { name: "Search the tools" });
+    const box = see.getByRole("searchbox", { name: "Search tools" });
     fireEvent.keyDown(box, { key: "ArrowDown" });
     expect(document.activeElement).toBe(see.getByRole("listbox", { name: "Tools" }));
     type(box, "echo");
@@ -171,19 +171,19 @@ describe("questions", () => {
     const kernel = demo();
     const { root } = await show(kernel);
     const panel = root.querySelector(".mcp-panel");
-    expect(panel?.classList.contains("mcp-settling")).toBe(false);
+    expect(panel?.classList.contains("mcp-click-guard")).toBe(false);
     vi.useFakeTimers();
     try {
       kernel.patch({ questions: { q1: form("q1") } });
       await vi.advanceTimersByTimeAsync(10);
-      expect(panel?.classList.contains("mcp-settling")).toBe(true);
+      expect(panel?.classList.contains("mcp-click-guard")).toBe(true);
       await vi.advanceTimersByTimeAsync(500);
-      expect(panel?.classList.contains("mcp-settling")).toBe(false);
+      expect(panel?.classList.contains("mcp-click-guard")).toBe(false);
       kernel.patch({ questions: { q1: null } });
       await vi.advanceTimersByTimeAsync(10);
-      expect(panel?.classList.contains("mcp-settling")).toBe(true);
+      expect(panel?.classList.contains("mcp-click-guard")).toBe(true);
       await vi.advanceTimersByTimeAsync(500);
-      expect(panel?.classList.contains("mcp-settling")).toBe(false);
+      expect(panel?.classList.contains("mcp-click-guard")).toBe(false);
     } finally {
       vi.useRealTimers();
     }
@@ -230,7 +230,7 @@ test.each([
   ["12", "12"],
   ["0.0000001234567891", "1.234568e-7"],
   ["12345678901234567890", "12345678901234567890"],
-])("a number is shown with the places that pandas prints: %s", (text, shown) => expect(rounded(text)).toBe(shown));
+])("a number is shown with the places that pandas prints: %s", (text, shown) => expect(roundFloat(text)).toBe(shown));
 
 test("a template has a field for each parameter, and the kernel makes the address", async () => {
   const kernel = new FakeKernel(stateOf([server("demo", { resources: 1 })]), {

@@ -13,16 +13,16 @@ import type {
   Verb,
   Verbs,
 } from "../src/protocol";
-import type { Connection, Transport, Unsubscribe } from "../src/transport";
+import type { ConnectionState, Transport, Unsubscribe } from "../src/transport";
 
 export class FakeTransport implements Transport {
   readonly sent: ToKernel[] = [];
   private readonly messages = new Set<(message: FromKernel) => void>();
-  private readonly states = new Set<(connection: Connection) => void>();
+  private readonly states = new Set<(connection: ConnectionState) => void>();
   /** Called for each message that is sent. */
   answer: (message: ToKernel) => void = () => undefined;
 
-  constructor(private connection: Connection = { state: "open" }) {}
+  constructor(private connection: ConnectionState = { state: "open" }) {}
 
   send(message: ToKernel): void {
     this.sent.push(message);
@@ -34,7 +34,7 @@ export class FakeTransport implements Transport {
     return () => this.messages.delete(listener);
   }
 
-  onState(listener: (connection: Connection) => void): Unsubscribe {
+  onState(listener: (connection: ConnectionState) => void): Unsubscribe {
     this.states.add(listener);
     listener(this.connection);
     return () => this.states.delete(listener);
@@ -45,7 +45,7 @@ export class FakeTransport implements Transport {
     for (const listener of [...this.messages]) listener(message);
   }
 
-  become(connection: Connection): void {
+  become(connection: ConnectionState): void {
     this.connection = connection;
     for (const listener of [...this.states]) listener(connection);
   }

@@ -19,7 +19,7 @@ const schemaOf = (name: string): JsonObject => {
 };
 
 function form(schema: Schema, given: { errors?: ArgumentError[]; initial?: JsonObject } = {}) {
-  let state: FormState = { value: {}, broken: false };
+  let state: FormState = { value: {}, hasInvalidJson: false };
   let submits = 0;
   const onChange = (next: FormState): void => {
     state = next;
@@ -41,7 +41,7 @@ function form(schema: Schema, given: { errors?: ArgumentError[]; initial?: JsonO
     see: within(box),
     wrong: (errors: ArgumentError[]) => rerender(draw(errors)),
     sent: () => argumentsOf(state.value, schema),
-    broken: () => state.broken,
+    broken: () => state.hasInvalidJson,
     submits: () => submits,
     click: (name: string, index = 0) => {
       const button = within(box).getAllByRole("button", { name })[index];
@@ -176,7 +176,7 @@ describe("a form", () => {
     const { see, sent, broken } = form(props({ x: { not: { type: "string" } } }));
     type(see.getByLabelText("x"), "{1");
     await soon(() => expect(broken()).toBe(true));
-    expect(see.getByText('Not JSON yet. Texts stand in double quotes: "text".')).toBeTruthy();
+    expect(see.getByText('Invalid JSON. Strings need double quotes: "text".')).toBeTruthy();
     type(see.getByLabelText("x"), '{"a": [1]}');
     await soon(() => expect([broken(), sent()]).toEqual([false, { x: { a: [1] } }]));
   });

@@ -1,8 +1,8 @@
 import { fireEvent, waitFor } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
 import type { Preview } from "../src/protocol";
-import { sanitised } from "../src/sanitise";
-import { line, visible, webAddress } from "../src/text";
+import { sanitise } from "../src/sanitise";
+import { singleLine, visible, webAddress } from "../src/text";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { show } from "./screen";
 
@@ -10,7 +10,7 @@ const EVIL = '<img src=x onerror="globalThis.pwned=1"><script>globalThis.pwned=1
 
 function html(text: string): string {
   const box = document.createElement("div");
-  box.append(sanitised(text));
+  box.append(sanitise(text));
   return box.innerHTML;
 }
 
@@ -40,7 +40,7 @@ describe("the kernel's HTML, cleaned once more", () => {
   test("a picture elsewhere is a link, one in the page's own bytes is shown, any other is its words", () => {
     const box = document.createElement("div");
     box.append(
-      sanitised(
+      sanitise(
         "<img src='https://a.example/x.png' alt='plot' srcset='//b'><img src='data:image/png;base64,AAAA' onload='x()'><img src='blob:x' alt='gone'>",
       ),
     );
@@ -54,7 +54,7 @@ describe("the kernel's HTML, cleaned once more", () => {
 describe("text", () => {
   test("characters that hide or turn others are shown as what they are", () => {
     expect(visible("a\u202Eb\u200Bc\u0007\r\nd")).toBe("a\u27e8U+202E\u27e9b\u27e8U+200B\u27e9c\u27e8U+0007\u27e9\nd");
-    expect(line(" a\n\tb ")).toBe(" a b ");
+    expect(singleLine(" a\n\tb ")).toBe(" a b ");
   });
 
   test("only http and https are addresses", () => {
@@ -136,6 +136,6 @@ describe("in the views", () => {
       ["https://a.example/", "noopener noreferrer"],
     ]);
     expect((globalThis as { pwned?: number }).pwned).toBeUndefined();
-    expect(root.textContent).toContain("20 MB, cut here · whole in result_3");
+    expect(root.textContent).toContain("20 MB, truncated · full value in result_3");
   });
 });

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { MOST_ROWS } from "../src/logbuffer";
+import { MAX_ROWS } from "../src/logbuffer";
 import { PanelModel } from "../src/panelmodel";
 import type { FromKernel, LogLine } from "../src/protocol";
-import { KernelError, may, mismatch, mode } from "../src/store";
+import { KernelError, isAllowed, versionMismatch, mode } from "../src/store";
 import { FakeKernel, FakeTransport, server, stateOf } from "./fake";
 
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
@@ -76,11 +76,11 @@ describe("the conversation", () => {
   test("an intent's promise is what the kernel replies, and a refusal carries its hint", async () => {
     const kernel = new FakeKernel(stateOf(), { memory: () => ({ bytes: 7, processes: 1 }) });
     const model = new PanelModel(kernel.transport, { client: "cell" });
-    await expect(model.ask("memory", { server: "a" })).resolves.toEqual({ bytes: 7, processes: 1 });
+    await expect(model.request("memory", { server: "a" })).resolves.toEqual({ bytes: 7, processes: 1 });
     kernel.answers.start = () => {
       throw Object.assign(new Error("not in this mode"), { hint: "%config IPyMCP.panel" });
     };
-    const refused = await model.ask("start", { server: "a" }).catch((error: unknown) => error);
+    const refused = await model.request("start", { server: "a" }).catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(KernelError);
     expect((refused as KernelError).problem).toEqual({
       message: "not in this mode",
@@ -92,8 +92,8 @@ describe("the conversation", () => {
   test("two views of one widget do not take each other's replies", () => {
     const transport = new FakeTransport();
     const [one, other] = [new PanelModel(transport, { client: "cell" }), new PanelModel(transport, { client: "cell" })];
-    void one.ask("stop_all", {});
-    void other.ask("stop_all", {});
+    void one.request("stop_all", {});
+    void other.request("stop_all", {});
     const ids = transport.sent.flatMap((message) => (message.kind === "intent" ? [message.id] : []));
     expect(new Set(ids).size).toBe(2);
   });
@@ -101,10 +101,10 @@ describe("the conversation", () => {
   test("when the connection ends, pending intents fail with its reason and new ones fail at once", async () => {
     const transport = new FakeTransport();
     const model = new PanelModel(transport, { client: "cell" });
-    const pending = model.ask("stop_all", {});
+    const pending = model.request("stop_all", {});
     transport.become({ state: "closed", reason: "the kernel died" });
     await expect(pending).rejects.toThrow("the kernel died");
-    await expect(model.ask("stop_all", {})).rejects.toThrow("the kernel died");
+    await expect(model.request("stop_all", {})).rejects.toThrow("the kernel died");
   });
 
   test("a connection that opens again says hello and follows the logs from where they ended", async () => {
@@ -136,7 +136,7 @@ describe("the conversation", () => {
     vi.useFakeTimers();
     const transport = new FakeTransport();
     const model = new PanelModel(transport, { client: "cell" });
-    void model.ask("stop_all", {});
+    void model.request("stop_all", {});
     vi.advanceTimersByTime(1600);
     expect(model.store.get().waiting).toBe(true);
     const intent = transport.sent.at(-1);
@@ -165,9 +165,9 @@ describe("what may be done", () => {
 
   test("each mode allows its verbs, and before hello none but looking", async () => {
     const [full, run, view] = await Promise.all([stateIn({}), stateIn({ mode: "run" }), stateIn({ mode: "view" })]);
-    expect([may(full, "start"), may(full, "call"), may(full, "tools")]).toEqual([true, true, true]);
-    expect([may(run, "start"), may(run, "call"), may(run, "tools")]).toEqual([false, true, true]);
-    expect([may(view, "start"), may(view, "call"), may(view, "tools")]).toEqual([false, false, true]);
+    expect([isAllowed(full, "start"), isAllowed(full, "call"), isAllowed(full, "tools")]).toEqual([true, true, true]);
+    expect([isAllowed(run, "start"), isAllowed(run, "call"), isAllowed(run, "tools")]).toEqual([false, true, true]);
+    expect([isAllowed(view, "start"), isAllowed(view, "call"), isAllowed(view, "tools")]).toEqual([false, false, true]);
     const silent = new PanelModel(new FakeTransport(), { client: "cell" }).store.get();
     expect(mode(silent)).toBe("view");
   });
@@ -175,14 +175,14 @@ describe("what may be done", () => {
   test("a newer kernel makes the panel view only and says to upgrade the panel", async () => {
     const state = await stateIn({ version: 2, ipymcp: "0.9.0" });
     expect(mode(state)).toBe("view");
-    expect(mismatch(state)).toBe(
-      "The kernel speaks version 2 of the panel's protocol, this panel version 1: you can look, not act. " +
+    expect(versionMismatch(state)).toBe(
+      "The kernel uses version 2 of the panel protocol and this panel version 1, so the panel is read-only. " +
         "Upgrade this panel: run pip install --upgrade ipymcp in the environment of JupyterLab, then restart it.",
     );
   });
 
   test("an older kernel is what is to be upgraded", async () => {
-    expect(mismatch(await stateIn({ version: 0, ipymcp: "0.0.1" }))).toContain(
+    expect(versionMismatch(await stateIn({ version: 0, ipymcp: "0.0.1" }))).toContain(
       "Upgrade ipymcp 0.0.1 in the kernel: run pip install --upgrade ipymcp in the environment of the kernel, then restart it.",
     );
   });
@@ -197,7 +197,7 @@ describe("logs", () => {
       transport.say({ kind: "log", server: "a", lines: lines(batch * 500, 500), dropped: 10 });
     }
     const log = model.logs("a");
-    expect(log.rows).toHaveLength(MOST_ROWS);
+    expect(log.rows).toHaveLength(MAX_ROWS);
     expect(log.last).toBe(49_999);
     expect(log.dropped).toBe(48_000 + 1000);
   });

@@ -65,7 +65,7 @@ describe("questions", () => {
     ];
     const kernel = asked({ type: "trust", candidates });
     const { see, click } = await show(kernel);
-    expect((see.getByRole("button", { name: "Trust what is ticked" }) as HTMLButtonElement).disabled).toBe(true);
+    expect((see.getByRole("button", { name: "Trust selected" }) as HTMLButtonElement).disabled).toBe(true);
     expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).disabled).toBe(true);
     fireEvent.click(see.getByLabelText("Run one"));
     await waitFor(() =>
@@ -75,7 +75,7 @@ describe("questions", () => {
     await waitFor(() =>
       expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).checked).toBe(true),
     );
-    click("Trust what is ticked");
+    click("Trust selected");
     click("Trust none");
     expect(kernel.asked("answer")).toMatchObject([
       { question: "q", servers: ["one"], secrets: [["one", "token"]] },
@@ -110,11 +110,11 @@ describe("questions", () => {
   test("visit opens web addresses only", async () => {
     const kernel = asked({ type: "visit", url: "https://example.com/login", domain: "example.com" });
     const { click, opened } = await show(kernel);
-    click("Open it");
+    click("Open link");
     expect(opened).toEqual(["https://example.com/login"]);
     expect(kernel.asked("answer")).toMatchObject([{ question: "q", action: "accept" }]);
     const other = await show(asked({ type: "visit", url: "javascript:alert(1)", domain: "x" }));
-    expect((other.see.getByRole("button", { name: "Open it" }) as HTMLButtonElement).disabled).toBe(true);
+    expect((other.see.getByRole("button", { name: "Open link" }) as HTMLButtonElement).disabled).toBe(true);
   });
 
   test("takes the focus from a button of the panel, but not from one who writes or works elsewhere", async () => {
@@ -131,7 +131,7 @@ describe("questions", () => {
       const field =
         focus === "tab"
           ? see.getByRole("tab", { name: "Tools" })
-          : await see.findByRole("searchbox", { name: "Search the tools" });
+          : await see.findByRole("searchbox", { name: "Search tools" });
       (focus === "outside" ? outside : field).focus();
       kernel.patch({ questions: { q: question } });
       const dialog = await see.findByRole("alertdialog");

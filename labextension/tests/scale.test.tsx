@@ -1,6 +1,6 @@
 import { waitFor } from "@testing-library/preact";
 import { expect, test, vi } from "vitest";
-import { MOST_ROWS } from "../src/logbuffer";
+import { MAX_ROWS } from "../src/logbuffer";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { show, type } from "./screen";
 
@@ -19,7 +19,7 @@ test("5,000 tools: those in sight are drawn, and a search answers", async () => 
   expect(root.querySelectorAll("[role=option]").length).toBeLessThan(60);
   expect(root.querySelector("[role=option]")?.getAttribute("aria-setsize")).toBe("5000");
   const began = performance.now();
-  type(see.getByRole("searchbox", { name: "Search the tools" }), "tool_4321");
+  type(see.getByRole("searchbox", { name: "Search tools" }), "tool_4321");
   await waitFor(() => expect(root.querySelectorAll("[role=option]")).toHaveLength(1), { interval: 5 });
   expect(performance.now() - began).toBeLessThan(500);
 });
@@ -59,8 +59,8 @@ test("a flood of 50,000 log lines is drawn ten times a second at most, and at mo
     expect(drawings).toBeGreaterThan(0);
     expect(drawings).toBeLessThanOrEqual(2 * 12);
     expect(root.querySelectorAll(".mcp-line").length).toBeLessThan(100);
-    expect(root.querySelector(".mcp-slim .mcp-figure")?.textContent).toBe(
-      `${MOST_ROWS.toLocaleString("en")} lines, 48,000 earlier not shown`,
+    expect(root.querySelector(".mcp-compact .mcp-figure")?.textContent).toBe(
+      `${MAX_ROWS.toLocaleString("en")} lines, 48,000 earlier not shown`,
     );
   } finally {
     vi.useRealTimers();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Schema } from "../src/form/schema";
-import { fieldOf, lookUp } from "../src/form/schema";
+import { fieldOf, resolvePointer } from "../src/form/schema";
 import { argumentsOf, branchOf, defaults, withValue } from "../src/form/values";
 import type { JsonObject } from "../src/protocol";
 import schemas from "./fixtures/schemas.json";
@@ -102,7 +102,7 @@ describe("a schema's kind of field", () => {
       title: "new",
       refs: ["#/$defs/a~1b"],
     });
-    expect(lookUp("#/__proto__", root)).toBeUndefined();
+    expect(resolvePointer("#/__proto__", root)).toBeUndefined();
   });
 
   test("references in a circle are typed as JSON", () => {

@@ -28,5 +28,5 @@ test("a page that has no clipboard copies by a selection, and leaves nothing of 
 
 test("a browser that lets no page copy is said", async () => {
   overHttp(false);
-  await expect(pageServices.copy("x")).rejects.toThrow("lets no page copy that is not served over https");
+  await expect(pageServices.copy("x")).rejects.toThrow("allows copying only on pages served over HTTPS");
 });

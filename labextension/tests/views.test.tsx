@@ -78,7 +78,7 @@ describe("servers", () => {
     const { see, click, inserted } = await show(kernel);
     expect(see.getByText("%mcp load demo")).toBeTruthy();
     click("Load the demo server");
-    click("Insert the line");
+    click("Insert this line");
     fireEvent.click(await see.findByRole("button", { name: "Load time" }));
     await waitFor(() => expect(kernel.asked("load")).toMatchObject([{ what: ["demo"] }, { what: ["time"] }]));
     expect(inserted).toEqual(["%mcp load demo"]);
@@ -104,12 +104,12 @@ describe("tools", () => {
     const { see, tab } = await show(demo());
     tab("Tools");
     await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
-    type(see.getByRole("searchbox", { name: "Search the tools" }), "demo twice");
+    type(see.getByRole("searchbox", { name: "Search tools" }), "demo twice");
     await waitFor(() =>
       expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["demo.echoread-only"]),
     );
-    type(see.getByRole("searchbox", { name: "Search the tools" }), "nothing like it");
-    await see.findByText("No tool has these words.");
+    type(see.getByRole("searchbox", { name: "Search tools" }), "nothing like it");
+    await see.findByText("No tools match the search.");
   });
 
   test("a form is filled, judged by the kernel, run, and its result shown", async () => {
@@ -262,7 +262,7 @@ describe("calls", () => {
     click("Cancel demo.slow");
     expect(kernel.asked("cancel")).toMatchObject([{ call: 5 }]);
     kernel.patch({ calls: { 5: null } });
-    await see.findByText("Nothing is running.");
+    await see.findByText("No calls are running.");
   });
 
   test("the history is shown, and the failed ones alone", async () => {
@@ -271,7 +271,7 @@ describe("calls", () => {
     tab("Calls");
     await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(2));
     fireEvent.click(see.getAllByRole("option")[1] as Element);
-    await waitFor(() => expect(root.querySelector(".mcp-about-row")?.textContent).toContain("ToolError: no"));
+    await waitFor(() => expect(root.querySelector(".mcp-call-detail")?.textContent).toContain("ToolError: no"));
     fireEvent.click(see.getByLabelText("failed only"));
     await waitFor(() => expect(kernel.asked("history").at(-1)).toMatchObject({ failed: true }));
   });
@@ -360,7 +360,7 @@ describe("bad luck", () => {
   test("a state that cannot be drawn leaves the other views", async () => {
     const broken = { ...server("demo"), error: 7 as never, where: null as never };
     const { see, tab } = await show(new FakeKernel(stateOf([broken]), { tools: () => [tool("demo", "echo")] }));
-    await see.findByText(/^This cannot be drawn: /);
+    await see.findByText(/^This view cannot be displayed: /);
     tab("Tools");
     await see.findByRole("option", { name: /echo/ });
   });
@@ -377,7 +377,7 @@ describe("bad luck", () => {
     await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));
     kernel.transport.become({ state: "closed", reason: "gone" });
     kernel.transport.become({ state: "open" });
-    await see.findByText("The call is over, but its result did not reach this panel.", {}, { timeout: 5000 });
+    await see.findByText("The call ended, but its result did not reach this panel.", {}, { timeout: 5000 });
     expect((see.getByRole("button", { name: "Run" }) as HTMLButtonElement).disabled).toBe(false);
   });
 

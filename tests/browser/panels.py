@@ -41,7 +41,7 @@ class Panel:
     def find_tool(self, words: str, name: str) -> Locator:
         """Search for a tool and choose it; gives the view of tools."""
         view = self.show("Tools")
-        view.get_by_role("searchbox", name="Search the tools").fill(words)
+        view.get_by_role("searchbox", name="Search tools").fill(words)
         view.get_by_role("option", name=name).click()
         expect(view.get_by_role("heading", name=name)).to_be_visible()
         return view

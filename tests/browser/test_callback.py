@@ -109,7 +109,7 @@ def test_a_login_begun_in_the_sidebar_ends_there(jupyter: JupyterServer, page: P
         panel.show("Servers")  # it is connected: what a blocking cell asks would go to a prompt before that
         notebook.begin(1)
         with page.context.expect_page() as opened:
-            panel.press("Open it")
+            panel.press("Open link")
         assert opened.value.url.startswith(callback(jupyter))
         says(opened.value, TAKEN)
         panel.expect_state("docs", "ready")

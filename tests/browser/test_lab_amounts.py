@@ -62,7 +62,7 @@ def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_notebook: Open
     tools.get_by_label("megabytes").fill("20")
     panel.press("Run")
     foot = panel.outcome.locator(".mcp-foot")
-    expect(foot).to_contain_text("20 MB, cut here · whole in mcp.results[1]")
+    expect(foot).to_contain_text("20 MB, truncated · full value in mcp.results[1]")
     assert len(panel.outcome.inner_text()) < 500_000
     notebook.write(1, f"len({foot.locator('code').inner_text()}.text)")
     notebook.run(1)

@@ -141,7 +141,7 @@ def test_all_lines_of_a_models_code_can_be_read_before_it_is_agreed_to(
     assert min(heights) > 10, "blank lines have their place"
     assert shown.evaluate_all("lines => lines.filter(line => line.scrollWidth > line.clientWidth).length") == 0
     assert shown.nth(50).evaluate("line => getComputedStyle(line).display") == "list-item", "lines are numbered"
-    expect(page.locator(".mcp-settling")).to_have_count(0)
+    expect(page.locator(".mcp-click-guard")).to_have_count(0)
     for line in (shown.first, shown.nth(52), shown.last):
         line.scroll_into_view_if_needed()
         assert is_in_sight(line), line.text_content()

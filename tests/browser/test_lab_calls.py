@@ -50,7 +50,7 @@ def test_a_call_that_blocks_the_kernel_shows_how_far_it_is_and_is_over_within_a_
 
     pressed = time.monotonic()
     panel.press("Cancel demo.slow")
-    expect(calls.get_by_text("Nothing is running.")).to_be_visible()
+    expect(calls.get_by_text("No calls are running.")).to_be_visible()
     notebook.until_idle()
     assert time.monotonic() - pressed < 1
     expect(notebook.output(1)).to_contain_text("CallCancelled: demo.slow: call 1 was cancelled")

@@ -16,7 +16,8 @@ from tests.browser.places import LOAD, PANEL, in_cell, sidebar, without_extensio
 from tests.browser.test_lab_calls import DEMO, MISBEHAVING
 from tests.jupyter_servers import JupyterServer
 
-PAST = "This is how it was when the cell ran."
+PAST = "This is a snapshot from when the cell ran."
+LOAD_AGAIN = "For a live panel, run %load_ext ipymcp, then run this cell again."
 GONE = "The kernel is gone. Run the cell again for a new panel."
 
 
@@ -82,12 +83,12 @@ def test_a_restart_clears_the_sidebar_and_leaves_a_table_and_what_is_loaded_then
     expect(side.server("demo")).to_have_count(0)
     expect(bar).not_to_contain_text("MCP")
     expect(cell.root).to_have_count(0)
-    expect(notebook.output(1)).to_contain_text(f"{PAST} For a live panel run %load_ext ipymcp, then this cell again.")
+    expect(notebook.output(1)).to_contain_text(f"{PAST} {LOAD_AGAIN}")
     expect(notebook.output(1).get_by_role("cell", name="demo")).to_be_visible()
 
     notebook.run(0)
     side.expect_state("demo", "ready")
-    expect(notebook.output(1)).to_contain_text(f"{PAST} The kernel is another one now")
+    expect(notebook.output(1)).to_contain_text(f"{PAST} The kernel has changed")
     side.press("Stop demo")
     side.expect_state("demo", "stopped")
     expect(bar).to_contain_text("MCP 0/1")
@@ -134,13 +135,13 @@ def test_a_panel_that_is_a_widget_says_that_its_kernel_is_gone(
 
     panel = shown()
     notebook.restart()
-    expect(panel.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    expect(panel.root.locator(".mcp-banner")).to_have_text(GONE)
     panel = shown()
     kill(notebook, jupyter)
-    expect(panel.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    expect(panel.root.locator(".mcp-banner")).to_have_text(GONE)
     panel = shown()
     jupyter.http.delete(f"api/kernels/{notebook.kernel_id()}").raise_for_status()
-    expect(panel.root.locator(".mcp-hindrance")).to_have_text(GONE)
+    expect(panel.root.locator(".mcp-banner")).to_have_text(GONE)
 
 
 def kill(notebook: Notebook, jupyter: JupyterServer) -> None:

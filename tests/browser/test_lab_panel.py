@@ -47,8 +47,8 @@ def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_whe
     question = panel.root.get_by_role("alertdialog")
     expect(question).to_be_visible()
     expect(notebook.output(1)).to_contain_text("Waiting for your answer in the MCP panel.")
-    expect(panel.root.locator(".mcp-settling")).to_have_count(0)
-    for name in ("Trust what is ticked", "Trust none"):
+    expect(panel.root.locator(".mcp-click-guard")).to_have_count(0)
+    for name in ("Trust selected", "Trust none"):
         assert is_in_sight(panel.button(name)), name
     last = question.get_by_role("region").last
     last.scroll_into_view_if_needed()
@@ -77,7 +77,7 @@ def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_noteboo
     expect(view.get_by_role("option").first).to_contain_text("many.tool_001")
     assert reaches_the_end(view.get_by_role("listbox"))
     view.get_by_role("option").first.click()
-    chosen = view.get_by_role("region", name="The chosen call")
+    chosen = view.get_by_role("region", name="Selected call")
     expect(chosen).to_contain_text("many.tool_001")
     notebook.run(3)
     expect(view.get_by_role("option").first).to_contain_text("many.tool_002")
@@ -168,7 +168,7 @@ def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None
     command(page, "ipymcp:open")
     expect(panel.root.get_by_role("tab", name="Servers")).to_be_focused()
     command(page, "ipymcp:show-tools")
-    box = panel.root.get_by_role("searchbox", name="Search the tools")
+    box = panel.root.get_by_role("searchbox", name="Search tools")
     expect(box).to_be_focused()
     page.keyboard.type("echo")
     expect(panel.root.get_by_role("option")).to_have_count(1)

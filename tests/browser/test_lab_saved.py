@@ -57,7 +57,7 @@ def test_opened_again_without_its_kernel_a_panel_is_a_table(
     notebook = again(page, jupyter, file)
     for index in (1, 2):
         output = notebook.output(index)
-        expect(output).to_contain_text(f"{PAST} For a live panel run %load_ext ipymcp, then this cell again.")
+        expect(output).to_contain_text(f"{PAST} For a live panel, run %load_ext ipymcp, then run this cell again.")
         expect(output).to_contain_text("demo")
         expect(output.locator("table, dl").first).to_be_visible()
         expect(output.locator(".ipymcp-cell")).to_have_count(0)

@@ -4,20 +4,20 @@ import type { ArgumentError } from "../protocol";
 import type { Schema } from "./schema";
 import type { Path, Value } from "./values";
 
-/** What every field of one form knows. */
-export interface FormScope {
+/** State shared by the fields of a form. */
+export interface FormContextValue {
   root: Schema;
-  /** Begins the ids of its elements. */
+  /** Prefix of element ids. */
   prefix: string;
   change(path: Path, value: Value): void;
-  /** Text that is not JSON yet; null once it is. */
-  broken(path: Path, problem: string | null): void;
+  /** Report invalid JSON in a field; null once it is valid. */
+  setInvalidJson(path: Path, problem: string | null): void;
   errors: ReadonlyMap<string, string[]>;
 }
 
-export const FormContext = createContext<FormScope | null>(null);
+export const FormContext = createContext<FormContextValue | null>(null);
 
-export function useForm(): FormScope {
+export function useForm(): FormContextValue {
   const scope = useContext(FormContext);
   if (!scope) throw new Error("a field outside of a form");
   return scope;
@@ -34,7 +34,7 @@ export function errorsByPath(errors: ArgumentError[]): Map<string, string[]> {
   return found;
 }
 
-/** `options.rows[0]`. */
+/** Format a path: `options.rows[0]`. */
 export function pathText(path: Path): string {
   return path.map((key, index) => (typeof key === "number" ? `[${key}]` : index ? `.${key}` : key)).join("");
 }

@@ -1,17 +1,17 @@
-/** A field of any kind, and those that hold others. */
+/** Form fields, including nested ones. */
 
 import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Json, JsonObject } from "../protocol";
-import { line, visible } from "../text";
+import { singleLine, visible } from "../text";
 import { memo } from "../views/memo";
 import { keyOf, useForm } from "./context";
 import type { AnyControlProps, ControlProps } from "./inputs";
-import { BooleanInput, EnumInput, FixedInput, JsonInput, NumberInput, SeveralInput, TextInput } from "./inputs";
+import { BooleanInput, EnumInput, FixedInput, JsonInput, NumberInput, MultiSelect, TextInput } from "./inputs";
 import type { Field, Property, Schema } from "./schema";
 import { fieldOf, isObject } from "./schema";
 import type { Path, Value } from "./values";
-import { blank, branchOf, constants } from "./values";
+import { initialValue, branchOf, constantProperties } from "./values";
 
 interface FieldProps {
   name: string;
@@ -19,32 +19,32 @@ interface FieldProps {
   path: Path;
   value: Value;
   required: boolean;
-  /** The `$ref`s it lies in. */
-  within: readonly string[];
+  /** The `$ref`s of the enclosing schemas, to detect recursion. */
+  parentRefs: readonly string[];
 }
 
-const same = (one: FieldProps, other: FieldProps): boolean =>
+const isSameField = (one: FieldProps, other: FieldProps): boolean =>
   one.schema === other.schema &&
   one.value === other.value &&
   one.required === other.required &&
   one.name === other.name &&
   keyOf(one.path) === keyOf(other.path);
 
-const HOLDS_OTHERS = new Set<Field["kind"]>(["object", "array", "tuple", "choice"]);
+const NESTED_KINDS = new Set<Field["kind"]>(["object", "array", "tuple", "choice"]);
 
-/** One value: its label, its control, what it means and what is wrong with it. */
+/** A field's label, description, errors and control. */
 export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element | null {
-  const { name, schema, path, value, required, within } = props;
+  const { name, schema, path, value, required, parentRefs: parentRefs } = props;
   const { root, prefix, change, errors } = useForm();
   const field = useMemo(() => fieldOf(schema, root), [schema, root]);
   const id = `${prefix}-${path.map((key) => encodeURIComponent(key)).join("/")}`;
   const wrong = errors.get(keyOf(path)) ?? [];
   const offersNull = field.nullable && (required || (field.default !== undefined && field.default !== null));
-  const about =
+  const describedBy =
     [field.description && `${id}-about`, wrong.length && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
   if (field.readOnly) return null;
   const isItem = typeof path.at(-1) === "number";
-  const nested = HOLDS_OTHERS.has(field.kind);
+  const nested = NESTED_KINDS.has(field.kind);
   const control = {
     id,
     field,
@@ -52,21 +52,21 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
     value,
     required,
     disabled: value === null && offersNull,
-    about,
+    describedBy,
     invalid: wrong.length > 0,
   };
   const head = (
     <>
       {nested ? (
         <span class="mcp-name" id={`${id}-name`}>
-          {line(field.title ?? name)}
+          {singleLine(field.title ?? name)}
         </span>
       ) : (
         <label class="mcp-name" for={id}>
-          {line(field.title ?? name)}
+          {singleLine(field.title ?? name)}
         </label>
       )}
-      <span class="mcp-dim">{[hintOf(field), required && !isItem && "required"].filter(Boolean).join(" · ")}</span>
+      <span class="mcp-muted">{[kindLabel(field), required && !isItem && "required"].filter(Boolean).join(" · ")}</span>
       {offersNull && (
         <label class="mcp-check mcp-null">
           <input
@@ -88,16 +88,16 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
         </div>
       )}
       {wrong.length > 0 && (
-        <div class="mcp-wrong" id={`${id}-wrong`}>
+        <div class="mcp-field-error" id={`${id}-wrong`}>
           {wrong.map(visible).join("\n")}
         </div>
       )}
-      <Control {...control} within={within} />
+      <Control {...control} parentRefs={parentRefs} />
     </div>
   );
-}, same);
+}, isSameField);
 
-function hintOf(field: Field): string {
+function kindLabel(field: Field): string {
   switch (field.kind) {
     case "number": {
       const word = field.integer ? "whole number" : "number";
@@ -119,9 +119,9 @@ function hintOf(field: Field): string {
   }
 }
 
-type Nested<Kind extends Field["kind"]> = ControlProps<Kind> & { within: readonly string[] };
+type Nested<Kind extends Field["kind"]> = ControlProps<Kind> & { parentRefs: readonly string[] };
 
-function Control(props: AnyControlProps & { within: readonly string[] }): JSX.Element {
+function Control(props: AnyControlProps & { parentRefs: readonly string[] }): JSX.Element {
   const { field } = props;
   switch (field.kind) {
     case "text":
@@ -133,7 +133,7 @@ function Control(props: AnyControlProps & { within: readonly string[] }): JSX.El
     case "enum":
       return <EnumInput {...props} field={field} />;
     case "several":
-      return <SeveralInput {...props} field={field} />;
+      return <MultiSelect {...props} field={field} />;
     case "const":
     case "null":
       return <FixedInput {...props} field={field} />;
@@ -149,11 +149,11 @@ function Control(props: AnyControlProps & { within: readonly string[] }): JSX.El
   }
 }
 
-/** Opens on demand where it need not be there or contains itself. */
-function ObjectField({ field, path, value, required, within, id, disabled }: Nested<"object">): JSX.Element {
-  const recursive = field.refs.some((ref) => within.includes(ref));
+/** An object field, collapsed while optional or recursive. */
+function ObjectField({ field, path, value, required, parentRefs, id, disabled }: Nested<"object">): JSX.Element {
+  const recursive = field.refs.some((ref) => parentRefs.includes(ref));
   const [open, setOpen] = useState((required && !recursive) || value !== undefined);
-  const inside = useMemo(() => [...within, ...field.refs], [within, field]);
+  const refs = useMemo(() => [...parentRefs, ...field.refs], [parentRefs, field]);
   const { change } = useForm();
   if (disabled) return <></>;
   if (!open) {
@@ -164,8 +164,8 @@ function ObjectField({ field, path, value, required, within, id, disabled }: Nes
     );
   }
   return (
-    <div class="mcp-inside" role="group" aria-labelledby={`${id}-name`}>
-      <Properties field={field} path={path} value={value} within={inside} />
+    <div class="mcp-nested-fields" role="group" aria-labelledby={`${id}-name`}>
+      <Properties field={field} path={path} value={value} parentRefs={refs} />
       {!required && (
         <button
           type="button"
@@ -183,39 +183,39 @@ function ObjectField({ field, path, value, required, within, id, disabled }: Nes
   );
 }
 
-const AT_ONCE = 40;
-const MANY = 25;
+const PAGE_SIZE = 40;
+const SEARCH_THRESHOLD = 25;
 
-/** The properties of an object; of very many those that are looked for. */
+/** An object's properties, with a search box if there are many. */
 export function Properties(props: {
   field: Extract<Field, { kind: "object" }>;
   path: Path;
   value: Value;
-  within: readonly string[];
+  parentRefs: readonly string[];
 }): JSX.Element {
-  const { field, path, value, within } = props;
-  const [drawn, setDrawn] = useState(AT_ONCE);
-  const [wanted, setWanted] = useState("");
+  const { field, path, value, parentRefs } = props;
+  const [limit, setLimit] = useState(PAGE_SIZE);
+  const [query, setQuery] = useState("");
   const { errors } = useForm();
   const ordered = useMemo(
     () => [...field.properties.filter((each) => each.required), ...field.properties.filter((each) => !each.required)],
     [field],
   );
   const has = (property: Property): boolean => isObject(value) && Object.hasOwn(value, property.name);
-  const words = wanted.toLowerCase();
+  const words = query.toLowerCase();
   const found = words ? ordered.filter((each) => each.name.toLowerCase().includes(words)) : ordered;
-  const shown = found.filter((each, index) => index < drawn || has(each) || errors.has(keyOf([...path, each.name])));
-  const left = found.length - shown.length;
+  const shown = found.filter((each, index) => index < limit || has(each) || errors.has(keyOf([...path, each.name])));
+  const hiddenCount = found.length - shown.length;
   return (
     <>
-      {ordered.length > MANY && (
+      {ordered.length > SEARCH_THRESHOLD && (
         <input
           class="mcp-input mcp-find"
           type="search"
-          placeholder={`Find one of ${ordered.length} fields`}
-          aria-label={`Find one of ${ordered.length} fields`}
-          value={wanted}
-          onInput={(event) => setWanted(event.currentTarget.value)}
+          placeholder={`Search ${ordered.length} fields`}
+          aria-label={`Search ${ordered.length} fields`}
+          value={query}
+          onInput={(event) => setQuery(event.currentTarget.value)}
         />
       )}
       {shown.map(({ name, schema, required }) => (
@@ -226,15 +226,17 @@ export function Properties(props: {
           path={[...path, name]}
           value={isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined}
           required={required}
-          within={within}
+          parentRefs={parentRefs}
         />
       ))}
-      {left > 0 && (
-        <button type="button" class="mcp-button" onClick={() => setDrawn(drawn + AT_ONCE)}>
-          Show {Math.min(left, AT_ONCE)} of {left} more fields
+      {hiddenCount > 0 && (
+        <button type="button" class="mcp-button" onClick={() => setLimit(limit + PAGE_SIZE)}>
+          Show {Math.min(hiddenCount, PAGE_SIZE)} of {hiddenCount} more fields
         </button>
       )}
-      {field.rest !== null && <Table field={field} rest={field.rest} path={path} value={value} within={within} />}
+      {field.rest !== null && (
+        <AdditionalProperties field={field} rest={field.rest} path={path} value={value} parentRefs={parentRefs} />
+      )}
     </>
   );
 }
@@ -244,15 +246,15 @@ interface Row {
   key: string;
 }
 
-/** Keys of the user's own, each with a value of one kind. */
-function Table(props: {
+/** User-defined keys whose values share a schema. */
+function AdditionalProperties(props: {
   field: Extract<Field, { kind: "object" }>;
   rest: Schema;
   path: Path;
   value: Value;
-  within: readonly string[];
+  parentRefs: readonly string[];
 }): JSX.Element {
-  const { field, rest, path, value, within } = props;
+  const { field, rest, path, value, parentRefs } = props;
   const { change, root } = useForm();
   const next = useRef(0);
   const [rows, setRows] = useState<Row[]>(() => {
@@ -265,7 +267,7 @@ function Table(props: {
     const twin = rows.some((each) => each.id !== row.id && each.key === row.key);
     setRows(rows.map((each) => (each.id === row.id ? { ...each, key } : each)));
     if (row.key !== "" && !twin) change([...path, row.key], undefined);
-    if (key !== "") change([...path, key], old ?? blank(fieldOf(rest, root)));
+    if (key !== "") change([...path, key], old ?? initialValue(fieldOf(rest, root)));
   };
   const remove = (row: Row): void => {
     setRows(rows.filter((each) => each.id !== row.id));
@@ -290,7 +292,7 @@ function Table(props: {
                 path={[...path, row.key]}
                 value={isObject(value) && Object.hasOwn(value, row.key) ? value[row.key] : undefined}
                 required={false}
-                within={within}
+                parentRefs={parentRefs}
               />
             )}
           </div>
@@ -306,35 +308,35 @@ function Table(props: {
   );
 }
 
-/** Items that can be added and removed; those of a tuple are there from the beginning. */
-function ListField({ field, path, value, within, id, disabled }: Nested<"array" | "tuple">): JSX.Element {
+/** A list whose items can be added and removed, or a tuple of fixed length. */
+function ListField({ field, path, value, parentRefs, id, disabled }: Nested<"array" | "tuple">): JSX.Element {
   const { change, root } = useForm();
-  const given = useMemo(() => (Array.isArray(value) ? value : []), [value]);
+  const items = useMemo(() => (Array.isArray(value) ? value : []), [value]);
   const ids = useRef<number[]>([]);
   const next = useRef(0);
   const group = useRef<HTMLDivElement>(null);
-  const inside = useMemo(() => [...within, ...field.refs], [within, field]);
+  const refs = useMemo(() => [...parentRefs, ...field.refs], [parentRefs, field]);
   if (disabled) return <></>;
-  const count = field.kind === "tuple" ? field.items.length : given.length;
+  const count = field.kind === "tuple" ? field.items.length : items.length;
   while (ids.current.length < count) ids.current.push(next.current++);
   ids.current.length = count;
   const schemaOf = (index: number): Schema => (field.kind === "tuple" ? (field.items[index] ?? true) : field.items);
   const add = (): void => {
     if (field.kind !== "array") return;
-    change(path, [...given, begun(field.items, root) as Json]);
-    later(() =>
+    change(path, [...items, initialItem(field.items, root) as Json]);
+    defer(() =>
       group.current?.querySelector<HTMLElement>(".mcp-item:last-of-type :is(input,select,textarea)")?.focus(),
     );
   };
   const remove = (index: number): void => {
     ids.current.splice(index, 1);
-    const rest = given.filter((_, each) => each !== index);
+    const rest = items.filter((_, each) => each !== index);
     change(path, rest.length ? rest : undefined);
-    later(() => group.current?.querySelector<HTMLElement>(".mcp-add")?.focus());
+    defer(() => group.current?.querySelector<HTMLElement>(".mcp-add")?.focus());
   };
   const full = field.kind === "array" && field.most !== null && count >= field.most;
   return (
-    <div class="mcp-inside" role="group" aria-labelledby={`${id}-name`} ref={group}>
+    <div class="mcp-nested-fields" role="group" aria-labelledby={`${id}-name`} ref={group}>
       {ids.current.map((key, index) => (
         <div key={key} class="mcp-item">
           <div class="mcp-grow">
@@ -342,9 +344,9 @@ function ListField({ field, path, value, within, id, disabled }: Nested<"array" 
               name={String(index + 1)}
               schema={schemaOf(index)}
               path={[...path, index]}
-              value={given[index]}
+              value={items[index]}
               required={true}
-              within={inside}
+              parentRefs={refs}
             />
           </div>
           {field.kind === "array" && (
@@ -368,30 +370,33 @@ function ListField({ field, path, value, within, id, disabled }: Nested<"array" 
   );
 }
 
-function begun(schema: Schema, root: Schema): Value {
+function initialItem(schema: Schema, root: Schema): Value {
   const field = fieldOf(schema, root);
-  return field.kind === "object" ? (constants(schema, root) as Json) : blank(field);
+  return field.kind === "object" ? (constantProperties(schema, root) as Json) : initialValue(field);
 }
 
-const later = (act: () => void): void => void setTimeout(act);
+const defer = (act: () => void): void => void setTimeout(act);
 
-/** One of several forms a value may have. */
+/** A choice between alternative schemas. */
 function ChoiceField(props: Nested<"choice">): JSX.Element {
-  const { field, path, value, required, within, id, disabled, about, invalid } = props;
+  const { field, path, value, required, parentRefs, id, disabled, describedBy: about, invalid } = props;
   const { change, root } = useForm();
   const [chosen, setChosen] = useState(() => branchOf(value, field.branches, root));
-  const inside = useMemo(() => [...within, ...field.refs], [within, field]);
+  const refs = useMemo(() => [...parentRefs, ...field.refs], [parentRefs, field]);
   const branch = field.branches[chosen];
   const choose = (index: number): void => {
     setChosen(index);
     const schema = field.branches[index]?.schema;
-    const start: JsonObject | undefined = schema === undefined ? undefined : constants(schema, root);
+    const start: JsonObject | undefined = schema === undefined ? undefined : constantProperties(schema, root);
     const isFixed = schema !== undefined && fieldOf(schema, root).kind === "const";
-    change(path, start && Object.keys(start).length ? start : isFixed ? blank(fieldOf(schema, root)) : undefined);
+    change(
+      path,
+      start && Object.keys(start).length ? start : isFixed ? initialValue(fieldOf(schema, root)) : undefined,
+    );
   };
   if (disabled) return <></>;
   return (
-    <div class="mcp-inside">
+    <div class="mcp-nested-fields">
       <select
         id={id}
         class="mcp-input mcp-select"
@@ -404,29 +409,46 @@ function ChoiceField(props: Nested<"choice">): JSX.Element {
         <option value="-1">{required ? "choose\u2026" : "not set"}</option>
         {field.branches.map((each, index) => (
           <option key={index} value={String(index)}>
-            {line(each.label)}
+            {singleLine(each.label)}
           </option>
         ))}
       </select>
-      {branch && <Bare key={chosen} schema={branch.schema} {...{ path, value, within: inside }} name={branch.label} />}
+      {branch && (
+        <BranchControl key={chosen} schema={branch.schema} {...{ path, value, parentRefs: refs }} name={branch.label} />
+      )}
     </div>
   );
 }
 
-/** A branch's control; the choice has said its name. */
-function Bare({ schema, path, value, within, name }: Omit<FieldProps, "required">): JSX.Element {
+/** The control of the chosen alternative, without a visible label. */
+function BranchControl({
+  schema,
+  path,
+  value,
+  parentRefs: parentRefs,
+  name,
+}: Omit<FieldProps, "required">): JSX.Element {
   const { root, prefix } = useForm();
   const field = useMemo(() => fieldOf(schema, root), [schema, root]);
   const id = `${prefix}-${path.map((key) => encodeURIComponent(key)).join("/")}-one`;
-  const common = { id, path, value, required: true, disabled: false, about: undefined, invalid: false, within };
+  const common = {
+    id,
+    path,
+    value,
+    required: true,
+    disabled: false,
+    describedBy: undefined,
+    invalid: false,
+    parentRefs,
+  };
   return (
     <>
       {field.description && <div class="mcp-about">{visible(field.description)}</div>}
-      <span id={`${id}-name`} class="mcp-unseen">
-        {line(name)}
+      <span id={`${id}-name`} class="mcp-visually-hidden">
+        {singleLine(name)}
       </span>
-      <label for={id} class="mcp-unseen">
-        {line(name)}
+      <label for={id} class="mcp-visually-hidden">
+        {singleLine(name)}
       </label>
       <Control {...common} field={field} />
     </>

@@ -2,8 +2,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ArgumentError } from "../protocol";
 import { visible } from "../text";
-import { useUnique } from "../views/context";
-import type { FormScope } from "./context";
+import { useUniqueId } from "../views/context";
+import type { FormContextValue } from "./context";
 import { FormContext, errorsByPath, keyOf, pathText } from "./context";
 import { Properties } from "./fields";
 import { JsonInput } from "./inputs";
@@ -12,11 +12,11 @@ import { fieldOf, isObject } from "./schema";
 import type { Value } from "./values";
 import { argumentsOf, withValue } from "./values";
 
-/** What a form holds and whether it can be sent. */
+/** A form's value and whether it can be submitted. */
 export interface FormState {
   value: Value;
-  /** Whether some text is not JSON yet. */
-  broken: boolean;
+  /** Whether a field contains invalid JSON. */
+  hasInvalidJson: boolean;
 }
 
 interface FormProps {
@@ -25,44 +25,44 @@ interface FormProps {
   errors: ArgumentError[];
   onChange(state: FormState): void;
   onSubmit(): void;
-  /** What an empty form says. */
+  /** Text for a schema without fields. */
   empty: string;
-  /** Beside the way to edit it as JSON. */
+  /** Shown beside the button that edits the value as JSON. */
   head?: ComponentChildren;
-  /** What is done with it. */
+  /** Action buttons. */
   children?: ComponentChildren;
 }
 
-/** A form made from a JSON Schema. It only draws: whether the arguments fit is the kernel's to say. */
+/** A form generated from a JSON Schema. Validation is up to the kernel. */
 export function SchemaForm(props: FormProps): JSX.Element {
   const { schema, errors, onChange, onSubmit, children } = props;
   const [value, setValue] = useState<Value>(props.initial ?? {});
   const [asJson, setAsJson] = useState(false);
-  const bad = useRef(new Set<string>());
-  const [isBad, setBad] = useState(false);
+  const invalidPaths = useRef(new Set<string>());
+  const [hasInvalidPaths, setHasInvalidPaths] = useState(false);
   const form = useRef<HTMLFormElement>(null);
-  const prefix = useUnique();
-  const field = useMemo(() => topOf(schema), [schema]);
-  const scope = useMemo<Omit<FormScope, "errors">>(
+  const prefix = useUniqueId();
+  const field = useMemo(() => objectField(schema), [schema]);
+  const scope = useMemo<Omit<FormContextValue, "errors">>(
     () => ({
       root: schema,
       prefix,
       change: (path, change) => setValue((old: Value) => withValue(old, path, change)),
-      broken: (path, problem) => {
-        if (problem === null) bad.current.delete(keyOf(path));
-        else bad.current.add(keyOf(path));
-        setBad(bad.current.size > 0);
+      setInvalidJson: (path, problem) => {
+        if (problem === null) invalidPaths.current.delete(keyOf(path));
+        else invalidPaths.current.add(keyOf(path));
+        setHasInvalidPaths(invalidPaths.current.size > 0);
       },
     }),
     [schema, prefix],
   );
-  const full = useMemo<FormScope>(() => ({ ...scope, errors: errorsByPath(errors) }), [scope, errors]);
-  const broken = isBad || (asJson && value !== undefined && !isObject(value));
-  useEffect(() => onChange({ value, broken }), [value, broken, onChange]);
-  useEffect(() => focusFirst(form.current, errors), [errors]);
+  const contextValue = useMemo<FormContextValue>(() => ({ ...scope, errors: errorsByPath(errors) }), [scope, errors]);
+  const hasInvalidJson = hasInvalidPaths || (asJson && value !== undefined && !isObject(value));
+  useEffect(() => onChange({ value, hasInvalidJson }), [value, hasInvalidJson, onChange]);
+  useEffect(() => focusFirstError(form.current, errors), [errors]);
   const toggle = useCallback(() => {
-    bad.current.clear();
-    setBad(false);
+    invalidPaths.current.clear();
+    setHasInvalidPaths(false);
     setAsJson(!asJson);
     setValue((old: Value) => argumentsOf(old, schema));
   }, [asJson, schema]);
@@ -72,7 +72,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
   };
   const isEmpty = field.kind === "object" && !field.properties.length && field.rest === null;
   return (
-    <FormContext.Provider value={full}>
+    <FormContext.Provider value={contextValue}>
       <form
         ref={form}
         class="mcp-form"
@@ -96,7 +96,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
             </button>
           </div>
         )}
-        <Complaints errors={errors} titleOf={titles} />
+        <FormErrors errors={errors} titleOf={titles} />
         {asJson ? (
           <JsonInput
             id={`${prefix}-json`}
@@ -105,14 +105,14 @@ export function SchemaForm(props: FormProps): JSX.Element {
             value={value}
             required
             disabled={false}
-            about={undefined}
+            describedBy={undefined}
             invalid={errors.length > 0}
             rows={8}
           />
         ) : isEmpty ? (
-          <p class="mcp-dim">{props.empty}</p>
+          <p class="mcp-muted">{props.empty}</p>
         ) : field.kind === "object" ? (
-          <Properties field={field} path={[]} value={value} within={field.refs} />
+          <Properties field={field} path={[]} value={value} parentRefs={field.refs} />
         ) : null}
         <div class="mcp-actions">{children}</div>
       </form>
@@ -120,18 +120,18 @@ export function SchemaForm(props: FormProps): JSX.Element {
   );
 }
 
-/** Arguments are an object, whatever their schema says; one that names no properties takes any. */
-function topOf(schema: Schema): Extract<Field, { kind: "object" }> {
+/** Treat any schema as an object schema; without `properties` it accepts any key. */
+function objectField(schema: Schema): Extract<Field, { kind: "object" }> {
   const field = fieldOf(schema, schema);
   if (field.kind === "object") return field;
   const isOpen = !isObject(schema) || !("properties" in schema);
   return { ...field, kind: "object", properties: [], rest: isOpen ? true : null };
 }
 
-const MOST = 20;
+const MAX_ERRORS = 20;
 
-/** All that the kernel finds wrong, announced; also what belongs to a field that is not drawn. */
-function Complaints({
+/** All validation errors, announced to screen readers, including those of hidden fields. */
+function FormErrors({
   errors,
   titleOf,
 }: {
@@ -141,28 +141,34 @@ function Complaints({
   return (
     <div role="alert">
       {errors.length > 0 && (
-        <ul class="mcp-complaints">
-          {errors.slice(0, MOST).map(({ path, message }, index) => (
+        <ul class="mcp-form-errors">
+          {errors.slice(0, MAX_ERRORS).map(({ path, message }, index) => (
             <li key={index}>
-              {path.length > 0 && <Place path={path} titleOf={titleOf} />} {visible(message)}
+              {path.length > 0 && <ErrorLocation path={path} titleOf={titleOf} />} {visible(message)}
             </li>
           ))}
-          {errors.length > MOST && <li>and {errors.length - MOST} more</li>}
+          {errors.length > MAX_ERRORS && <li>and {errors.length - MAX_ERRORS} more</li>}
         </ul>
       )}
     </div>
   );
 }
 
-/** The field that an error is about, by the label that the form has for it. */
-function Place({ path, titleOf }: { path: ArgumentError["path"]; titleOf(name: string): string | null }): JSX.Element {
+/** The label or path of the field that an error refers to. */
+function ErrorLocation({
+  path,
+  titleOf,
+}: {
+  path: ArgumentError["path"];
+  titleOf(name: string): string | null;
+}): JSX.Element {
   const [first] = path;
   const title = path.length === 1 && typeof first === "string" ? titleOf(first) : null;
   return title ? <strong>{visible(title)}</strong> : <code>{visible(pathText(path))}</code>;
 }
 
-function focusFirst(form: HTMLFormElement | null, errors: ArgumentError[]): void {
-  // From the button that was pressed; who is typing stays where they are.
+function focusFirstError(form: HTMLFormElement | null, errors: ArgumentError[]): void {
+  // Move the focus only from a pressed button, not while the user is typing.
   const focused = document.activeElement;
   if (!form || !errors.length || !focused?.matches("button") || !form.contains(focused)) return;
   form.querySelector<HTMLElement>(".mcp-field :is(input,select,textarea)[aria-invalid=true]")?.focus();

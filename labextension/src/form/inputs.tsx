@@ -1,12 +1,12 @@
-/** The controls for values that hold no others. */
+/** Controls for values without nested fields. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Json } from "../protocol";
-import { line } from "../text";
+import { singleLine } from "../text";
 import { keyOf, useForm } from "./context";
 import type { Field, Option } from "./schema";
-import { shown } from "./schema";
+import { valueText } from "./schema";
 import type { Path, Value } from "./values";
 
 export interface AnyControlProps {
@@ -16,8 +16,8 @@ export interface AnyControlProps {
   value: Value;
   required: boolean;
   disabled: boolean;
-  /** Ids of what describes it. */
-  about: string | undefined;
+  /** Ids of the describing elements. */
+  describedBy: string | undefined;
   invalid: boolean;
 }
 
@@ -26,7 +26,7 @@ export type ControlProps<Kind extends Field["kind"]> = Omit<AnyControlProps, "fi
 };
 
 const placeholder = (field: Field): string =>
-  field.default === undefined ? "" : line(shown(field.default)).slice(0, 80);
+  field.default === undefined ? "" : singleLine(valueText(field.default)).slice(0, 80);
 
 interface Attributes {
   id: string;
@@ -36,11 +36,11 @@ interface Attributes {
   "aria-required": boolean;
 }
 
-function common(props: AnyControlProps): Attributes {
+function commonAttributes(props: AnyControlProps): Attributes {
   return {
     id: props.id,
     disabled: props.disabled,
-    "aria-describedby": props.about,
+    "aria-describedby": props.describedBy,
     "aria-invalid": props.invalid,
     "aria-required": props.required,
   };
@@ -51,16 +51,16 @@ const TYPES = { text: "text", password: "password", date: "date", time: "time", 
 export function TextInput(props: ControlProps<"text">): JSX.Element {
   const { field, value, path, id } = props;
   const { change } = useForm();
-  const text = value === undefined || value === null ? "" : shown(value);
+  const text = value === undefined || value === null ? "" : valueText(value);
   const set = (event: Event): void => {
     const typed = (event.currentTarget as HTMLInputElement).value;
     change(path, typed === "" ? undefined : typed);
   };
-  if (field.format === "date-time") return <MomentInput {...props} />;
+  if (field.format === "date-time") return <DateTimeInput {...props} />;
   if (field.format === "long" || (field.format === "text" && !field.examples.length)) {
     return (
       <textarea
-        {...common(props)}
+        {...commonAttributes(props)}
         class="mcp-input mcp-text"
         rows={field.format === "long" ? 4 : 1}
         placeholder={placeholder(field)}
@@ -73,7 +73,7 @@ export function TextInput(props: ControlProps<"text">): JSX.Element {
   return (
     <>
       <input
-        {...common(props)}
+        {...commonAttributes(props)}
         class="mcp-input"
         type={TYPES[field.format] as "text"}
         placeholder={placeholder(field)}
@@ -94,14 +94,14 @@ export function TextInput(props: ControlProps<"text">): JSX.Element {
   );
 }
 
-/** A date and time of day in this browser's time zone, sent with its offset (RFC 3339). */
-function MomentInput(props: ControlProps<"text">): JSX.Element {
+/** A date and time in the browser's time zone, sent with its UTC offset (RFC 3339). */
+function DateTimeInput(props: ControlProps<"text">): JSX.Element {
   const { change } = useForm();
   const { value, path } = props;
   const local = typeof value === "string" ? value.slice(0, 16) : "";
   return (
     <input
-      {...common(props)}
+      {...commonAttributes(props)}
       class="mcp-input"
       type="datetime-local"
       value={local}
@@ -122,8 +122,8 @@ function withOffset(local: string): string {
 
 const JSON_NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** The number, or the text as typed: the kernel says what is wrong with it. */
-function numberOf(text: string): Value {
+/** Parse a number; return other text unchanged for the kernel to reject. */
+function parseNumber(text: string): Value {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
   const value = Number(trimmed);
@@ -134,14 +134,14 @@ function numberOf(text: string): Value {
 export function NumberInput(props: ControlProps<"number">): JSX.Element {
   const { field, value, path } = props;
   const { change } = useForm();
-  const [text, setText] = useState(value === undefined || value === null ? "" : shown(value));
-  const own = numberOf(text);
+  const [text, setText] = useState(value === undefined || value === null ? "" : valueText(value));
+  const typedValue = parseNumber(text);
   useEffect(() => {
-    if (own !== value) setText(value === undefined || value === null ? "" : shown(value));
+    if (typedValue !== value) setText(value === undefined || value === null ? "" : valueText(value));
   }, [value]);
   return (
     <input
-      {...common(props)}
+      {...commonAttributes(props)}
       class="mcp-input mcp-number"
       type="text"
       inputMode={field.integer ? "numeric" : "decimal"}
@@ -150,13 +150,13 @@ export function NumberInput(props: ControlProps<"number">): JSX.Element {
       autocomplete="off"
       onInput={(event) => {
         setText(event.currentTarget.value);
-        change(path, numberOf(event.currentTarget.value));
+        change(path, parseNumber(event.currentTarget.value));
       }}
     />
   );
 }
 
-/** A box to tick where there is a default, else three answers: true, false, none. */
+/** A checkbox if there is a default, else a choice of true, false or not set. */
 export function BooleanInput(props: ControlProps<"boolean">): JSX.Element {
   const { field, value, path } = props;
   const { change } = useForm();
@@ -164,7 +164,7 @@ export function BooleanInput(props: ControlProps<"boolean">): JSX.Element {
     return (
       <span class="mcp-check">
         <input
-          {...common(props)}
+          {...commonAttributes(props)}
           type="checkbox"
           checked={value ?? field.default}
           onChange={(event) => change(path, event.currentTarget.checked)}
@@ -188,7 +188,7 @@ function Options({ options, ...props }: AnyControlProps & { options: Option[] })
   const unset = field.default !== undefined ? `default: ${placeholder(field)}` : required ? "choose\u2026" : "not set";
   return (
     <select
-      {...common(props)}
+      {...commonAttributes(props)}
       class="mcp-input mcp-select"
       value={String(index)}
       onChange={(event) => change(path, options[Number(event.currentTarget.value)]?.value)}
@@ -196,15 +196,22 @@ function Options({ options, ...props }: AnyControlProps & { options: Option[] })
       <option value="-1">{unset}</option>
       {options.map((option, each) => (
         <option key={each} value={String(each)}>
-          {line(option.label)}
+          {singleLine(option.label)}
         </option>
       ))}
     </select>
   );
 }
 
-/** Any number of the options, each a box to tick. */
-export function SeveralInput({ id, field, path, value, disabled, about }: ControlProps<"several">): JSX.Element {
+/** A checkbox for each option. */
+export function MultiSelect({
+  id,
+  field,
+  path,
+  value,
+  disabled,
+  describedBy: about,
+}: ControlProps<"several">): JSX.Element {
   const { change } = useForm();
   const chosen = Array.isArray(value) ? value : [];
   const toggle = (option: Json, on: boolean): void => {
@@ -214,63 +221,63 @@ export function SeveralInput({ id, field, path, value, disabled, about }: Contro
     change(path, next.length ? next : undefined);
   };
   return (
-    <span id={id} role="group" class="mcp-several" aria-describedby={about} tabIndex={-1}>
+    <span id={id} role="group" class="mcp-multi-select" aria-describedby={about} tabIndex={-1}>
       {field.options.map((option) => (
-        <label key={shown(option.value)} class="mcp-check">
+        <label key={valueText(option.value)} class="mcp-check">
           <input
             type="checkbox"
             disabled={disabled}
             checked={chosen.includes(option.value)}
             onChange={(event) => toggle(option.value, event.currentTarget.checked)}
           />
-          {line(option.label)}
+          {singleLine(option.label)}
         </label>
       ))}
     </span>
   );
 }
 
-/** A value there is no choice about; it goes along where it must, or where it is ticked. */
+/** A constant: sent if it is required, else if its checkbox is checked. */
 export function FixedInput(props: ControlProps<"const" | "null">): JSX.Element {
   const { field, path, value, required } = props;
   const { change } = useForm();
   const fixed = field.kind === "const" ? field.value : null;
-  if (required) return <code id={props.id}>{line(shown(fixed))}</code>;
+  if (required) return <code id={props.id}>{singleLine(valueText(fixed))}</code>;
   return (
     <label class="mcp-check">
       <input
-        {...common(props)}
+        {...commonAttributes(props)}
         type="checkbox"
         checked={value !== undefined}
         onChange={(event) => change(path, event.currentTarget.checked ? fixed : undefined)}
       />
-      <code>{line(shown(fixed))}</code>
+      <code>{singleLine(valueText(fixed))}</code>
     </label>
   );
 }
 
-/** For whatever no field can ask. */
+/** A JSON text area for schemas without a dedicated control. */
 export function JsonInput(props: AnyControlProps & { rows?: number }): JSX.Element {
   const { field, path, value } = props;
-  const { change, broken } = useForm();
-  const [text, setText] = useState(() => written(value));
+  const { change, setInvalidJson } = useForm();
+  const [text, setText] = useState(() => formatJson(value));
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
-    if (problem === null && written(parsed(text).value) !== written(value)) setText(written(value));
+    if (problem === null && formatJson(parseJson(text).value) !== formatJson(value)) setText(formatJson(value));
   }, [value]);
 
-  useEffect(() => () => broken(path, null), [keyOf(path)]);
+  useEffect(() => () => setInvalidJson(path, null), [keyOf(path)]);
   const set = (typed: string): void => {
-    const read = parsed(typed);
+    const read = parseJson(typed);
     setText(typed);
     setProblem(read.problem);
-    broken(path, read.problem);
+    setInvalidJson(path, read.problem);
     if (read.problem === null) change(path, read.value);
   };
   return (
     <>
       <textarea
-        {...common(props)}
+        {...commonAttributes(props)}
         class="mcp-input mcp-code"
         rows={props.rows ?? 3}
         placeholder={placeholder(field) || "JSON"}
@@ -279,18 +286,18 @@ export function JsonInput(props: AnyControlProps & { rows?: number }): JSX.Eleme
         aria-invalid={props.invalid || problem !== null}
         onInput={(event) => set(event.currentTarget.value)}
       />
-      {problem !== null && <span class="mcp-wrong">{problem}</span>}
+      {problem !== null && <span class="mcp-field-error">{problem}</span>}
     </>
   );
 }
 
-const written = (value: Value): string => (value === undefined ? "" : JSON.stringify(value, null, 2));
+const formatJson = (value: Value): string => (value === undefined ? "" : JSON.stringify(value, null, 2));
 
-function parsed(text: string): { value: Value; problem: string | null } {
+function parseJson(text: string): { value: Value; problem: string | null } {
   if (text.trim() === "") return { value: undefined, problem: null };
   try {
     return { value: JSON.parse(text) as Json, problem: null };
   } catch {
-    return { value: undefined, problem: 'Not JSON yet. Texts stand in double quotes: "text".' };
+    return { value: undefined, problem: 'Invalid JSON. Strings need double quotes: "text".' };
   }
 }

@@ -1,4 +1,4 @@
-/** What a JSON Schema asks for, as the kind of field that asks for it. One level at a time: recursion costs nothing. */
+/** Convert a JSON Schema to form fields, one level at a time, so recursive schemas are cheap. */
 
 import type { Json, JsonObject } from "../protocol";
 
@@ -9,7 +9,7 @@ interface Common {
   title: string | null;
   description: string | null;
   default: Json | undefined;
-  /** Null is allowed beside what the kind says. */
+  /** Whether null is allowed in addition to the kind. */
   nullable: boolean;
   readOnly: boolean;
 }
@@ -30,7 +30,7 @@ export interface Property {
   required: boolean;
 }
 
-/** How a string is typed. */
+/** The input control of a string. */
 export type TextFormat = "text" | "long" | "password" | "date" | "time" | "date-time" | "email" | "url";
 
 export type Shape =
@@ -57,14 +57,14 @@ const number = (value: unknown): number | null => (typeof value === "number" ? v
 const list = (value: unknown): Json[] => (Array.isArray(value) ? value : []);
 const schemas = (value: unknown): Schema[] => list(value).filter(isSchema);
 
-const MOST_REFS = 32;
+const MAX_REFS = 32;
 
-/** The schema a `$ref` names within its document; undefined where there is none. Nothing is ever fetched. */
-export function lookUp(ref: string, root: Schema): Schema | undefined {
+/** Resolve a local JSON Pointer `$ref`; undefined if there is no such schema. Never fetches. */
+export function resolvePointer(ref: string, root: Schema): Schema | undefined {
   if (!ref.startsWith("#")) return undefined;
   let found: unknown = root;
   for (const part of ref.slice(1).split("/").filter(Boolean)) {
-    const key = unescaped(part);
+    const key = unescapePointer(part);
     if (!isObject(found) && !Array.isArray(found)) return undefined;
     if (!Object.hasOwn(found, key)) return undefined;
     found = (found as JsonObject)[key];
@@ -72,7 +72,7 @@ export function lookUp(ref: string, root: Schema): Schema | undefined {
   return isSchema(found) ? found : undefined;
 }
 
-function unescaped(part: string): string {
+function unescapePointer(part: string): string {
   try {
     return decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
   } catch {
@@ -80,14 +80,14 @@ function unescaped(part: string): string {
   }
 }
 
-/** The schema without its `$ref`, what stands beside it laid over; null where it leads nowhere. */
-function followed(schema: Schema, root: Schema, refs: string[]): JsonObject | null {
+/** Resolve `$ref`, with sibling keys overriding the target; null if it does not resolve. */
+function resolveRef(schema: Schema, root: Schema, refs: string[]): JsonObject | null {
   let current = schema;
-  for (let step = 0; step <= MOST_REFS; step++) {
+  for (let step = 0; step <= MAX_REFS; step++) {
     if (typeof current === "boolean") return current ? {} : null;
     const ref = current["$ref"];
     if (typeof ref !== "string") return current;
-    const target = lookUp(ref, root);
+    const target = resolvePointer(ref, root);
     if (target === undefined) return null;
     refs.push(ref);
     const { $ref: _followed, ...beside } = current;
@@ -96,12 +96,12 @@ function followed(schema: Schema, root: Schema, refs: string[]): JsonObject | nu
   return null;
 }
 
-/** What a schema asks for. What no field can ask for is `json`: typed by hand. */
+/** Convert a schema to a field. Schemas without a dedicated control become `json`. */
 export function fieldOf(schema: Schema, root: Schema): Field {
   const refs: string[] = [];
-  const found = followed(schema, root, refs);
+  const found = resolveRef(schema, root, refs);
   if (!found) return { ...commonOf({}), refs, kind: "json" };
-  const plain = flattened(found, root, refs);
+  const plain = mergeAllOf(found, root, refs);
   const { shape, nullable } = shapeOf(plain, root);
   const common = commonOf(plain);
   return { ...common, ...shape, nullable: nullable || plain["nullable"] === true, refs };
@@ -117,93 +117,93 @@ function commonOf(schema: JsonObject): Common {
   };
 }
 
-/** `allOf` laid into the schema itself, where its parts only add to each other. */
-function flattened(schema: JsonObject, root: Schema, refs: string[]): JsonObject {
+/** Merge `allOf` into the schema where its parts are compatible. */
+function mergeAllOf(schema: JsonObject, root: Schema, refs: string[]): JsonObject {
   const parts = schemas(schema["allOf"]);
   if (!parts.length) return schema;
   const { allOf: _flattened, ...rest } = schema;
   let merged: JsonObject = rest;
   for (const part of parts) {
-    const found = followed(part, root, refs);
+    const found = resolveRef(part, root, refs);
     if (!found || "allOf" in found) return { title: schema["title"] ?? null, not: {} };
     merged = {
       ...found,
       ...merged,
-      ...bothOf("properties", found, merged),
+      ...mergeKey("properties", found, merged),
       required: [...list(found["required"]), ...list(merged["required"])],
     };
   }
   return merged;
 }
 
-function bothOf(key: string, one: JsonObject, other: JsonObject): JsonObject {
+function mergeKey(key: string, one: JsonObject, other: JsonObject): JsonObject {
   const [a, b] = [one[key], other[key]];
   return isObject(a) && isObject(b) ? { [key]: { ...a, ...b } } : {};
 }
 
-interface Shaped {
+interface NullableShape {
   shape: Shape;
   nullable: boolean;
 }
 
-const only = (shape: Shape): Shaped => ({ shape, nullable: false });
+const notNullable = (shape: Shape): NullableShape => ({ shape, nullable: false });
 
-function shapeOf(schema: JsonObject, root: Schema): Shaped {
-  if ("const" in schema) return only({ kind: "const", value: schema["const"] ?? null });
+function shapeOf(schema: JsonObject, root: Schema): NullableShape {
+  if ("const" in schema) return notNullable({ kind: "const", value: schema["const"] ?? null });
   if (Array.isArray(schema["enum"])) return enumOf(schema["enum"], schema["enumNames"]);
   const branches = schemas(schema["anyOf"] ?? schema["oneOf"]);
   if (branches.length && !isObject(schema["properties"])) return choiceOf(branches, schema, root);
-  if (Array.isArray(schema["type"])) return typesOf(schema["type"], schema, root);
-  const type = typeof schema["type"] === "string" ? schema["type"] : guessed(schema);
-  return only(typedOf(type, schema, root));
+  if (Array.isArray(schema["type"])) return shapeOfTypes(schema["type"], schema, root);
+  const type = typeof schema["type"] === "string" ? schema["type"] : guessType(schema);
+  return notNullable(shapeOfType(type, schema, root));
 }
 
-function guessed(schema: JsonObject): string {
+function guessType(schema: JsonObject): string {
   if (isObject(schema["properties"])) return "object";
   if (isSchema(schema["items"])) return "array";
   if (typeof schema["format"] === "string" || typeof schema["pattern"] === "string") return "string";
   return "";
 }
 
-function enumOf(values: Json[], names: unknown): Shaped {
+function enumOf(values: Json[], names: unknown): NullableShape {
   const titles = list(names);
   const options = values
-    .map((value, index) => ({ value, label: text(titles[index]) ?? shown(value) }))
+    .map((value, index) => ({ value, label: text(titles[index]) ?? valueText(value) }))
     .filter((option) => option.value !== null);
   return { shape: { kind: "enum", options }, nullable: values.includes(null) };
 }
 
-/** A value in few words. */
-export const shown = (value: Json): string => (typeof value === "string" ? value : JSON.stringify(value));
+/** Format a value: strings as they are, others as JSON. */
+export const valueText = (value: Json): string => (typeof value === "string" ? value : JSON.stringify(value));
 
-/** `[{const, title}]`, `[{enum: […]}]`: options, if all of them are. */
+/** Return the branches as options if all are `{const, title}` or `{enum: […]}`. */
 function optionsOf(branches: Schema[], root: Schema): Option[] | null {
   const options: Option[] = [];
   for (const branch of branches) {
-    const found = followed(branch, root, []);
+    const found = resolveRef(branch, root, []);
     if (!found) return null;
     if ("const" in found) {
       const value = found["const"] ?? null;
-      options.push({ value, label: text(found["title"]) ?? shown(value) });
+      options.push({ value, label: text(found["title"]) ?? valueText(value) });
     } else if (Array.isArray(found["enum"])) {
-      options.push(...found["enum"].map((value) => ({ value, label: shown(value) })));
+      options.push(...found["enum"].map((value) => ({ value, label: valueText(value) })));
     } else return null;
   }
   return options;
 }
 
 function isNull(schema: Schema, root: Schema): boolean {
-  const found = followed(schema, root, []);
+  const found = resolveRef(schema, root, []);
   return found !== null && (found["type"] === "null" || ("const" in found && found["const"] === null));
 }
 
-function choiceOf(all: Schema[], around: JsonObject, root: Schema): Shaped {
+function choiceOf(all: Schema[], around: JsonObject, root: Schema): NullableShape {
   const branches = all.filter((branch) => !isNull(branch, root));
   const nullable = branches.length < all.length;
-  if (branches.length === 0) return only({ kind: "null" });
+  if (branches.length === 0) return notNullable({ kind: "null" });
   const options = optionsOf(branches, root);
   if (options) return { shape: { kind: "enum", options }, nullable };
-  if (branches.length === 1) return inner(branches[0] ?? true, root, nullable);
+  if (branches.length === 1) return branchShape(branches[0] ?? true, root, nullable);
   const { anyOf: _any, oneOf: _one, title: _title, description: _about, default: _default, ...shared } = around;
   const labels = branches.map((branch, index) => labelOf(branch, root, index));
   return {
@@ -219,30 +219,30 @@ function choiceOf(all: Schema[], around: JsonObject, root: Schema): Shaped {
   };
 }
 
-function inner(schema: Schema, root: Schema, nullable: boolean): Shaped {
-  const found = followed(schema, root, []);
+function branchShape(schema: Schema, root: Schema, nullable: boolean): NullableShape {
+  const found = resolveRef(schema, root, []);
   if (!found) return { shape: { kind: "json" }, nullable };
-  const shaped = shapeOf(flattened(found, root, []), root);
+  const shaped = shapeOf(mergeAllOf(found, root, []), root);
   return { shape: shaped.shape, nullable: nullable || shaped.nullable };
 }
 
 function labelOf(branch: Schema, root: Schema, index: number): string {
   const refs: string[] = [];
-  const found = followed(branch, root, refs);
+  const found = resolveRef(branch, root, refs);
   if (!found) return `form ${index + 1}`;
   const type = found["type"];
   return (
     text(found["title"]) ??
     refs[0]?.split("/").pop() ??
     ("const" in found
-      ? shown(found["const"] ?? null)
+      ? valueText(found["const"] ?? null)
       : typeof type === "string"
-        ? named(type, found)
+        ? typeLabel(type, found)
         : `form ${index + 1}`)
   );
 }
 
-const WORDS: { [type: string]: string } = {
+const TYPE_LABELS: { [type: string]: string } = {
   string: "text",
   number: "number",
   integer: "whole number",
@@ -251,27 +251,27 @@ const WORDS: { [type: string]: string } = {
   array: "list",
 };
 
-function named(type: string, schema: JsonObject): string {
-  const word = WORDS[type] ?? type;
+function typeLabel(type: string, schema: JsonObject): string {
+  const word = TYPE_LABELS[type] ?? type;
   const items = schema["items"];
   if (type !== "array" || !isObject(items) || typeof items["type"] !== "string") return word;
-  return `list of ${WORDS[items["type"]] ?? items["type"]}`;
+  return `list of ${TYPE_LABELS[items["type"]] ?? items["type"]}`;
 }
 
-function typesOf(types: Json[], schema: JsonObject, root: Schema): Shaped {
+function shapeOfTypes(types: Json[], schema: JsonObject, root: Schema): NullableShape {
   const names = types.filter((type): type is string => typeof type === "string" && type !== "null");
   const nullable = types.includes("null");
-  if (names.length === 0) return only({ kind: nullable ? "null" : "json" });
-  if (names.length === 1) return { shape: typedOf(names[0] ?? "", schema, root), nullable };
+  if (names.length === 0) return notNullable({ kind: nullable ? "null" : "json" });
+  if (names.length === 1) return { shape: shapeOfType(names[0] ?? "", schema, root), nullable };
   const { title: _title, description: _about, default: _default, ...shared } = schema;
-  const branches = names.map((type) => ({ label: named(type, schema), schema: { ...shared, type } }));
+  const branches = names.map((type) => ({ label: typeLabel(type, schema), schema: { ...shared, type } }));
   return { shape: { kind: "choice", branches }, nullable };
 }
 
-function typedOf(type: string, schema: JsonObject, root: Schema): Shape {
+function shapeOfType(type: string, schema: JsonObject, root: Schema): Shape {
   switch (type) {
     case "string":
-      return { kind: "text", format: formatOf(schema), examples: list(schema["examples"]).map(shown).slice(0, 20) };
+      return { kind: "text", format: formatOf(schema), examples: list(schema["examples"]).map(valueText).slice(0, 20) };
     case "number":
     case "integer":
       return {
@@ -327,7 +327,7 @@ function objectOf(schema: JsonObject): Shape {
   const additional = schema["additionalProperties"];
   const patterns = isObject(schema["patternProperties"]) ? Object.values(schema["patternProperties"]) : [];
   const rest = patterns.find(isSchema) ?? (isSchema(additional) ? additional : properties.length ? false : true);
-  // An object that says nothing of itself takes whatever JSON there is.
+  // An object schema without constraints accepts any JSON.
   if (!properties.length && rest === true) return { kind: "json" };
   return { kind: "object", properties, rest: rest === false || (rest === true && properties.length > 0) ? null : rest };
 }

@@ -1,4 +1,4 @@
-/** The arguments a form holds: JSON, with `undefined` for what the user left empty. */
+/** Form values: JSON, with `undefined` for empty fields. */
 
 import type { Json, JsonObject } from "../protocol";
 import type { Field, Schema } from "./schema";
@@ -7,7 +7,7 @@ import { fieldOf, isObject } from "./schema";
 export type Value = Json | undefined;
 export type Path = (string | number)[];
 
-/** The same arguments with another value at a place. A key set to undefined goes. */
+/** Return a copy with the value at a path replaced. Setting undefined removes a key. */
 export function withValue(value: Value, path: Path, change: Value): Value {
   const [key, ...rest] = path;
   if (key === undefined) return change;
@@ -19,55 +19,55 @@ export function withValue(value: Value, path: Path, change: Value): Value {
   const object = isObject(value) ? { ...value } : {};
   const inner = withValue(Object.hasOwn(object, key) ? object[key] : undefined, rest, change);
   if (inner === undefined) delete object[key];
-  // Not by assignment: a property may be named __proto__.
+  // Not by assignment, because a property may be named __proto__.
   else Object.defineProperty(object, key, { value: inner, enumerable: true, configurable: true, writable: true });
   return object;
 }
 
-/** What is sent: without keys and items left empty, nor objects of which nothing is left and that need not be there. */
+/** Return the arguments to send, without empty fields and empty optional objects. */
 export function argumentsOf(value: Value, schema: Schema): JsonObject {
-  const kept = pruned(value, schema, schema, 0);
+  const kept = prune(value, schema, schema, 0);
   return isObject(kept) ? kept : {};
 }
 
-const DEEPEST = 64;
-const DEEPEST_MADE = 6;
+const MAX_DEPTH = 64;
+const MAX_IMPLIED_DEPTH = 6;
 
-function pruned(value: Value, schema: Schema, root: Schema, depth: number): Value {
-  if (value === null || typeof value !== "object" || depth > DEEPEST) return value;
+function prune(value: Value, schema: Schema, root: Schema, depth: number): Value {
+  if (value === null || typeof value !== "object" || depth > MAX_DEPTH) return value;
   const field = fieldOf(schema, root);
   if (Array.isArray(value)) {
     const items = field.kind === "array" ? field.items : true;
     return value
       .filter((item) => (item as Value) !== undefined)
-      .map((item) => pruned(item, items, root, depth + 1) as Json);
+      .map((item) => prune(item, items, root, depth + 1) as Json);
   }
   if (field.kind !== "object") return value;
   const kept = new Map<string, Json>();
   const properties = new Map(field.properties.map((property) => [property.name, property]));
   for (const [name, item] of Object.entries(value)) {
     const property = properties.get(name);
-    const inner = property ? pruned(item, property.schema, root, depth + 1) : item;
+    const inner = property ? prune(item, property.schema, root, depth + 1) : item;
     const isEmpty = isObject(inner) && Object.keys(inner).length === 0;
     if (inner !== undefined && !(isEmpty && property && !property.required)) kept.set(name, inner);
   }
   for (const { name, schema: inner, required } of field.properties) {
-    if (!required || kept.has(name) || depth >= DEEPEST_MADE) continue;
-    const made = unasked(fieldOf(inner, root), inner, root, depth);
+    if (!required || kept.has(name) || depth >= MAX_IMPLIED_DEPTH) continue;
+    const made = impliedValue(fieldOf(inner, root), inner, root, depth);
     if (made !== undefined) kept.set(name, made);
   }
   return Object.fromEntries(kept);
 }
 
-/** What must be there and leaves nothing to choose: a constant, an object whose keys were all left empty. */
-function unasked(field: Field, schema: Schema, root: Schema, depth: number): Value {
+/** The value of a required field that leaves no choice: a constant, or an empty object. */
+function impliedValue(field: Field, schema: Schema, root: Schema, depth: number): Value {
   if (field.nullable) return undefined;
   if (field.kind === "const") return field.value;
-  return field.kind === "object" ? pruned({}, schema, root, depth + 1) : undefined;
+  return field.kind === "object" ? prune({}, schema, root, depth + 1) : undefined;
 }
 
-/** What an item that the user just added begins with. */
-export function blank(field: Field): Value {
+/** The initial value of a new item. */
+export function initialValue(field: Field): Value {
   if (field.default !== undefined) return field.default;
   switch (field.kind) {
     case "object":
@@ -87,21 +87,16 @@ export function blank(field: Field): Value {
   }
 }
 
-/** A form that begins with its defaults: what an untouched one sends has them. */
+/** The default values of an object schema's properties. */
 export function defaults(schema: Schema, root: Schema = schema): JsonObject {
   const field = fieldOf(schema, root);
   if (field.kind !== "object") return {};
-  const values = field.properties.map(({ name, schema: inner }) => [name, defaultOf(inner, root)] as const);
+  const values = field.properties.map(({ name, schema: inner }) => [name, fieldOf(inner, root).default] as const);
   return Object.fromEntries(values.filter((entry): entry is [string, Json] => entry[1] !== undefined));
 }
 
-function defaultOf(schema: Schema, root: Schema): Value {
-  const field = fieldOf(schema, root);
-  return field.default;
-}
-
-/** Constants that must be there need no typing. */
-export function constants(schema: Schema, root: Schema = schema): JsonObject {
+/** The required constants of an object schema. */
+export function constantProperties(schema: Schema, root: Schema = schema): JsonObject {
   const field = fieldOf(schema, root);
   if (field.kind !== "object") return {};
   const fixed: [string, Json][] = [];
@@ -112,15 +107,15 @@ export function constants(schema: Schema, root: Schema = schema): JsonObject {
   return Object.fromEntries(fixed);
 }
 
-/** Which of the branches a value looks like; -1 for none. */
+/** The index of the branch that best matches a value; -1 for none. */
 export function branchOf(value: Value, branches: { schema: Schema }[], root: Schema): number {
   if (value === undefined) return -1;
-  const fits = branches.map(({ schema }) => fit(value, fieldOf(schema, root), root));
+  const fits = branches.map(({ schema }) => matchScore(value, fieldOf(schema, root), root));
   const best = Math.max(...fits);
   return best > 0 ? fits.indexOf(best) : -1;
 }
 
-function fit(value: Json, field: Field, root: Schema): number {
+function matchScore(value: Json, field: Field, root: Schema): number {
   switch (field.kind) {
     case "text":
       return typeof value === "string" ? 1 : 0;
@@ -137,7 +132,7 @@ function fit(value: Json, field: Field, root: Schema): number {
     case "tuple":
       return Array.isArray(value) ? 1 : 0;
     case "object":
-      return isObject(value) ? objectFit(value, field.properties, root) : 0;
+      return isObject(value) ? objectMatchScore(value, field.properties, root) : 0;
     case "json":
       return 0.5;
     default:
@@ -145,8 +140,8 @@ function fit(value: Json, field: Field, root: Schema): number {
   }
 }
 
-/** Constants decide (a discriminator), then the keys. */
-function objectFit(value: JsonObject, properties: { name: string; schema: Schema }[], root: Schema): number {
+/** Matching constants (discriminators) count more than matching keys. */
+function objectMatchScore(value: JsonObject, properties: { name: string; schema: Schema }[], root: Schema): number {
   let score = 1;
   for (const { name, schema } of properties) {
     if (!Object.hasOwn(value, name)) continue;

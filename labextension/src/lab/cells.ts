@@ -1,9 +1,9 @@
-/** Code, put where the user works in a notebook. */
+/** Insert code into a notebook. */
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { NotebookActions } from "@jupyterlab/notebook";
 
-/** Put lines into the active cell where that is empty, else into a new one below it. */
+/** Insert code into the active cell if it is empty, else into a new cell below. */
 export async function insertCode({ content }: NotebookPanel, text: string): Promise<"inserted"> {
   const active = content.activeCell?.model;
   const isFree = active?.type === "code" && active.getMetadata("editable") !== false;
@@ -18,7 +18,7 @@ export async function insertCode({ content }: NotebookPanel, text: string): Prom
   return "inserted";
 }
 
-/** Put lines into a new cell below the active one. */
+/** Insert code into a new cell below the active one. */
 export async function insertBelow(notebook: NotebookPanel, text: string): Promise<"inserted"> {
   NotebookActions.insertBelow(notebook.content);
   return insertCode(notebook, text);

@@ -1,54 +1,61 @@
-/** The way over a comm, where the Jupyter server has no relay to the kernel. The kernel answers at once even while a cell blocks
- * it; what is said to it would wait for the cell's end, and so goes by the control channel then. */
+/** Connect over a comm, for Jupyter servers without a relay. A busy kernel would read comm messages only later, so then
+ * they are sent on the control channel. */
 
 import type { Kernel } from "@jupyterlab/services";
 import { KernelMessage } from "@jupyterlab/services";
 import type { JSONObject } from "@lumino/coreutils";
 import type { FromKernel, ToKernel } from "../protocol";
-import type { Ended, OpenWay } from "./way";
+import type { ConnectionEnd, Connect } from "./connection";
 
 const TARGET = "ipymcp";
-const REQUEST = "ipymcp_request";
-const ABSENT: Ended = { why: "absent", message: "ipymcp is not loaded in this kernel.", hint: "%load_ext ipymcp" };
-const MUTE: Ended = { why: "silent", message: "The kernel did not answer while it was busy. It is asked again." };
+const CONTROL_MESSAGE = "ipymcp_request";
+const ABSENT: ConnectionEnd = {
+  reason: "absent",
+  message: "ipymcp is not loaded in this kernel.",
+  hint: "%load_ext ipymcp",
+};
+const SILENT: ConnectionEnd = {
+  reason: "silent",
+  message: "The kernel did not respond while it was busy. Retrying.",
+};
 
-export function commTo(kernel: Kernel.IKernelConnection): OpenWay {
+export function connectByComm(kernel: Kernel.IKernelConnection): Connect {
   return (events) => {
     const comm = kernel.createComm(TARGET);
-    let isOver = false;
-    let wasHeard = false;
-    const end = (how: Ended): void => {
+    let hasEnded = false;
+    let hasReceived = false;
+    const end = (how: ConnectionEnd): void => {
       kernel.statusChanged.disconnect(statusChanged);
-      if (!isOver) events.ended(how);
-      isOver = true;
+      if (!hasEnded) events.ended(how);
+      hasEnded = true;
     };
     comm.onMsg = ({ content }) => {
-      wasHeard = true;
-      if (!isOver) events.heard(content.data as unknown as FromKernel);
+      hasReceived = true;
+      if (!hasEnded) events.received(content.data as unknown as FromKernel);
     };
-    // A kernel that does not know the target closes it.
+    // A kernel without the comm target closes the comm.
     comm.onClose = () => end(ABSENT);
-    // A busy one is spoken to by the control channel from the first, and knows nothing of the comm before that.
-    const isByControl = isBusy(kernel);
-    if (!isByControl) comm.open();
-    // One that does not know such requests never answers: it is asked anew when it is free.
+    // A busy kernel would not process comm_open in time, so use the control channel from the start.
+    const usesControl = isBusy(kernel);
+    if (!usesControl) comm.open();
+    // A kernel without support for these requests never replies; retry when it is idle.
     const statusChanged = (_: unknown, status: Kernel.Status): void => {
-      if (isByControl && !wasHeard && status === "idle") end(MUTE);
+      if (usesControl && !hasReceived && status === "idle") end(SILENT);
     };
     kernel.statusChanged.connect(statusChanged);
     queueMicrotask(() => {
-      if (!isOver) events.opened();
+      if (!hasEnded) events.opened();
     });
     return {
       send(message) {
         if (comm.isDisposed) return;
         const whole = message.kind === "hello" ? { ...message, control: true } : message;
-        if (isByControl || isBusy(kernel)) control(kernel, comm.commId, whole);
+        if (usesControl || isBusy(kernel)) sendByControl(kernel, comm.commId, whole);
         else comm.send(whole as unknown as JSONObject);
       },
       close() {
         kernel.statusChanged.disconnect(statusChanged);
-        isOver = true;
+        hasEnded = true;
         if (!comm.isDisposed && !kernel.isDisposed) comm.close();
       },
     };
@@ -59,10 +66,10 @@ function isBusy({ status }: Kernel.IKernelConnection): boolean {
   return status === "busy";
 }
 
-/** A kernel without ipymcp, or without such requests, does not answer. */
-function control(kernel: Kernel.IKernelConnection, commId: string, data: ToKernel): void {
+/** Send on the control channel. Kernels without support for these requests do not reply. */
+function sendByControl(kernel: Kernel.IKernelConnection, commId: string, data: ToKernel): void {
   const request = KernelMessage.createMessage({
-    msgType: REQUEST as "debug_request",
+    msgType: CONTROL_MESSAGE as "debug_request",
     channel: "control",
     username: kernel.username,
     session: kernel.clientId,

@@ -1,6 +1,6 @@
 import { LabIcon } from "@jupyterlab/ui-components";
 
-/** A plug: what servers are plugged into. */
+/** A plug icon. */
 export const icon = new LabIcon({
   name: "ipymcp:panel",
   svgstr:

@@ -1,4 +1,4 @@
-/** ipymcp in JupyterLab, and in Notebook 7: a sidebar for the active notebook, commands, a menu, a line in the status bar. */
+/** The plugin for JupyterLab and Notebook 7: a sidebar, commands, a menu and a status bar item for the active notebook. */
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ILayoutRestorer } from "@jupyterlab/application";
@@ -9,20 +9,20 @@ import { ServerConnection } from "@jupyterlab/services";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { IStatusBar } from "@jupyterlab/statusbar";
 import type { Question } from "../protocol";
-import { line } from "../text";
+import { singleLine } from "../text";
 import { addCommands } from "./commands";
-import type { NotebookView, Relays } from "./notebook";
+import type { NotebookView, RelayEndpoints } from "./notebook";
 import { drawOutputs } from "./output";
 import { SIDEBAR, Sidebar } from "./sidebar";
-import { StatusItem } from "./status";
+import { StatusItem } from "./statusitem";
 import { NotebookViews } from "./views";
 
 const ID = "ipymcp:panel";
 const CATEGORY = "MCP";
-/** Behind Lab's own. */
+/** After JupyterLab's own items. */
 const RANK = 900;
-/** Milliseconds within which a cell has drawn what the kernel displayed. */
-const DRAWN = 700;
+/** Milliseconds after which a displayed output has rendered. */
+const RENDER_TIMEOUT = 700;
 
 interface Settings {
   side: "left" | "right";
@@ -36,7 +36,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
   description: "MCP servers of the active notebook.",
   autoStart: true,
-  // All optional: some pages of Notebook 7 have no notebooks.
+  // All are optional, because some pages of Notebook 7 have no notebooks.
   optional: [INotebookTracker, ILayoutRestorer, ICommandPalette, ISettingRegistry],
   activate,
 };
@@ -49,50 +49,50 @@ async function activate(
   registry: ISettingRegistry | null,
 ): Promise<void> {
   if (!tracker) return;
-  const views = new NotebookViews(tracker, relays(app.serviceManager.serverSettings));
-  tracker.widgetAdded.connect((_, notebook) => drawOutputs(notebook, () => views.of(notebook)));
-  tracker.forEach((notebook) => drawOutputs(notebook, () => views.of(notebook)));
+  const views = new NotebookViews(tracker, relayEndpoints(app.serviceManager.serverSettings));
+  tracker.widgetAdded.connect((_, notebook) => drawOutputs(notebook, () => views.viewOf(notebook)));
+  tracker.forEach((notebook) => drawOutputs(notebook, () => views.viewOf(notebook)));
   const sidebar = new Sidebar();
   const open = (): void => app.shell.activateById(SIDEBAR);
 
-  const enter = (focus?: string): void => {
+  const openAndFocus = (focus?: string): void => {
     open();
     sidebar.focusInside(focus);
   };
 
-  const ids = addCommands(app, { current: () => views.current, open: enter });
+  const ids = addCommands(app, { current: () => views.current, open: openAndFocus });
   for (const command of ids) palette?.addItem({ command, category: CATEGORY });
   views.currentChanged.connect((_, view) => sidebar.showNotebook(view));
   sidebar.showNotebook(views.current);
-  let standing = "";
+  let lastStatus = "";
   views.changed.connect(() => {
-    const now = views.current?.standing.is ?? "";
-    if (now !== standing) for (const id of ids) app.commands.notifyCommandChanged(id);
-    standing = now;
+    const now = views.current?.connectionStatus.kind ?? "";
+    if (now !== lastStatus) for (const id of ids) app.commands.notifyCommandChanged(id);
+    lastStatus = now;
   });
 
-  const settings = await settled(registry);
+  const settings = await loadSettings(registry);
   const statusBar = await statusBarOf(app);
   if (statusBar) addStatus(statusBar, views, open, settings);
-  // A question that has a card comes with it, or a moment before: the sidebar opens where no card shows it.
-  const lead = ({ view, question: { id, card } }: { view: NotebookView; question: Question }): void => {
+  // The card of a question may render a moment later; open the sidebar only if no card shows the question.
+  const showQuestion = ({ view, question: { id, card } }: { view: NotebookView; question: Question }): void => {
     if (card === undefined) return open();
     setTimeout(() => {
       const isOpen = view.model?.store.get().questions[id] !== undefined;
-      if (view === views.current && isOpen && !view.asksIn(card)) open();
-    }, DRAWN);
+      if (view === views.current && isOpen && !view.showsCard(card)) open();
+    }, RENDER_TIMEOUT);
   };
   views.asked.connect((_, asked) => {
     const { view, question } = asked;
-    if (view === views.current && settings().openOnQuestions) return lead(asked);
-    Notification.info(`${line(view.name)}: ${line(question.title)}`, {
+    if (view === views.current && settings().openOnQuestions) return showQuestion(asked);
+    Notification.info(`${singleLine(view.name)}: ${singleLine(question.title)}`, {
       autoClose: false,
       actions: [
         {
           label: "Show",
           callback: () => {
             app.shell.activateById(view.notebook.id);
-            lead(asked);
+            showQuestion(asked);
           },
         },
       ],
@@ -102,8 +102,8 @@ async function activate(
   restorer?.add(sidebar, SIDEBAR);
 }
 
-/** Where a Jupyter server has its relays. */
-function relays(settings: ServerConnection.ISettings): Relays {
+/** Return the relay endpoints of a Jupyter server. */
+function relayEndpoints(settings: ServerConnection.ISettings): RelayEndpoints {
   return (kernelId) => {
     const path = ["ipymcp/kernels", encodeURIComponent(kernelId), "panel"];
     const token = settings.appendToken && settings.token !== "" ? `?token=${encodeURIComponent(settings.token)}` : "";
@@ -119,7 +119,7 @@ function relays(settings: ServerConnection.ISettings): Relays {
   };
 }
 
-/** Notebook 7 has none. Voilà does not even know what one is, and refuses all of us if we say that we need it. */
+/** The status bar, if any. Voilà lacks the package and would reject a plugin that lists the token. */
 async function statusBarOf(app: JupyterFrontEnd): Promise<IStatusBar | null> {
   try {
     return await app.resolveOptionalService((await import("@jupyterlab/statusbar")).IStatusBar);
@@ -137,11 +137,11 @@ function addStatus(bar: IStatusBar, views: NotebookViews, open: () => void, sett
     isActive: () => settings().status && Boolean(views.current?.model),
     activeStateChanged: views.changed as never,
   });
-  views.changed.connect(() => item.tell(views.current?.model?.store.get() ?? null));
+  views.changed.connect(() => item.showState(views.current?.model?.store.get() ?? null));
 }
 
-/** What the user has set, always as it is now; the defaults where that cannot be read. */
-async function settled(registry: ISettingRegistry | null): Promise<() => Settings> {
+/** Return a getter of the current settings; the defaults if they cannot be loaded. */
+async function loadSettings(registry: ISettingRegistry | null): Promise<() => Settings> {
   try {
     const loaded = await registry?.load(ID);
     return () => ({ ...DEFAULTS, ...(loaded?.composite as Partial<Settings> | undefined) });

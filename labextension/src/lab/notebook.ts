@@ -1,4 +1,4 @@
-/** One notebook's panel: the kernel behind it, as it comes, restarts and goes, and what is drawn of it. */
+/** A notebook's panel and its connection to the current kernel. */
 
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { NotebookPanel } from "@jupyterlab/notebook";
@@ -10,67 +10,67 @@ import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
 import { pageServices } from "../services";
 import { insertBelow, insertCode } from "./cells";
-import { commTo } from "./comm";
-import { loaded } from "./loading";
-import { relayTo } from "./relay";
-import type { RelayPlace } from "./relay";
-import type { Attempt, Standing } from "./standing";
-import { CONNECTING, NOT_TRIED, NO_KERNEL, standingOf } from "./standing";
+import { connectByComm } from "./comm";
+import { loadExtension } from "./loadextension";
+import { connectByRelay } from "./relay";
+import type { RelayEndpoint } from "./relay";
+import type { LoadAttempt, ConnectionStatus } from "./connectionstatus";
+import { CONNECTING, NOT_LOADED, NO_KERNEL, connectionStatus } from "./connectionstatus";
 import { KernelTransport } from "./transport";
-import type { Drawn } from "./welcome";
+import type { WelcomeView } from "./welcome";
 import { drawWelcome } from "./welcome";
 
-/** Gives where the Jupyter server has its relay to a kernel. */
-export type Relays = (kernelId: string) => RelayPlace;
+/** Return the relay endpoint of a kernel. */
+export type RelayEndpoints = (kernelId: string) => RelayEndpoint;
 
-interface Talk {
+interface KernelConversation {
   kernel: Kernel.IKernelConnection;
   transport: KernelTransport;
   model: PanelModel;
-  /** Whether ipymcp could be in it. */
+  /** Whether the kernel runs Python. */
   isPython: boolean;
   close(): void;
 }
 
-const RESTARTS = new Set<Kernel.Status>(["restarting", "autorestarting"]);
+const RESTARTING = new Set<Kernel.Status>(["restarting", "autorestarting"]);
 const PYTHON = "python";
-const WORKS = new Set<Kernel.Status>(["busy", "unknown"]);
+const BUSY = new Set<Kernel.Status>(["busy", "unknown"]);
 
 export class NotebookView {
-  /** Drawn in the sidebar while its notebook is the active one. */
+  /** Shown in the sidebar while the notebook is active. */
   readonly node = document.createElement("div");
-  /** How it stands, or what its servers are, has changed. */
+  /** The connection status or the panel state changed. */
   readonly changed = new Signal<this, void>(this);
-  standing: Standing = NO_KERNEL;
-  /** What is live in its cells, where that is the question of a card. */
-  readonly asking = new Set<{ card: string | undefined; widget: Widget }>();
-  private talk: Talk | null = null;
-  private attempt: Attempt = NOT_TRIED;
+  connectionStatus: ConnectionStatus = NO_KERNEL;
+  /** Live panels in outputs, with the card whose question they show. */
+  readonly cardQuestions = new Set<{ card: string | undefined; widget: Widget }>();
+  private conversation: KernelConversation | null = null;
+  private attempt: LoadAttempt = NOT_LOADED;
   private isDisposed = false;
   private readonly context: ISessionContext;
 
   constructor(
     readonly notebook: NotebookPanel,
-    private readonly relays: Relays,
+    private readonly relays: RelayEndpoints,
   ) {
     this.node.style.height = "100%";
     this.context = notebook.sessionContext;
     this.context.kernelChanged.connect(this.kernelChanged, this);
     this.context.statusChanged.connect(this.statusChanged, this);
-    this.begin();
+    this.reconnect();
     void this.context.ready.then(() => {
-      if (!this.talk && !this.isDisposed) this.begin();
+      if (!this.conversation && !this.isDisposed) this.reconnect();
     });
   }
 
-  /** The conversation with the kernel; null where there is nobody to talk to. */
+  /** The panel model; null while not connected. */
   get model(): PanelModel | null {
-    return this.standing.is === "panel" && this.talk ? this.talk.model : null;
+    return this.connectionStatus.kind === "panel" && this.conversation ? this.conversation.model : null;
   }
 
-  /** Whether a card in sight has that question. */
-  asksIn(card: string): boolean {
-    return [...this.asking].some((each) => each.card === card && each.widget.isVisible);
+  /** Whether a visible output shows that card's question. */
+  showsCard(card: string): boolean {
+    return [...this.cardQuestions].some((each) => each.card === card && each.widget.isVisible);
   }
 
   get name(): string {
@@ -79,64 +79,67 @@ export class NotebookView {
 
   /** Load ipymcp in the kernel. */
   async load(): Promise<void> {
-    const { talk, standing } = this;
-    if (!talk || standing.is !== "absent" || standing.loading) return;
-    this.tried({ ...NOT_TRIED, loading: true });
-    const problem = await loaded(talk.kernel, standing.command);
-    if (talk !== this.talk) return;
-    this.tried({ loading: problem === null, loaded: problem === null, problem });
-    if (!problem) talk.transport.knock();
+    const { conversation, connectionStatus: status } = this;
+    if (!conversation || status.kind !== "absent" || status.loading) return;
+    this.setAttempt({ ...NOT_LOADED, loading: true });
+    const problem = await loadExtension(conversation.kernel, status.command);
+    if (conversation !== this.conversation) return;
+    this.setAttempt({ loading: problem === null, loaded: problem === null, problem });
+    if (!problem) conversation.transport.retrySoon();
   }
 
   dispose(): void {
     if (this.isDisposed) return;
     this.isDisposed = true;
     this.end();
-    this.undrawPanel();
-    this.undrawWelcome();
+    this.removePanel();
+    this.removeWelcome();
     Signal.clearData(this);
     this.node.remove();
   }
 
-  // -- the kernel ------------------------------------------------------------------------------------------------------
+  // -- the kernel
 
   private kernelChanged(): void {
-    this.begin();
+    this.reconnect();
   }
 
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
-    const { talk } = this;
-    if (!talk) return;
-    if (RESTARTS.has(status)) return this.begin(false);
-    talk.transport.setBusy(WORKS.has(status));
-    if (status === "idle" && talk.isPython) talk.transport.knock();
+    const { conversation } = this;
+    if (!conversation) return;
+    if (RESTARTING.has(status)) return this.reconnect(false);
+    conversation.transport.setBusy(BUSY.has(status));
+    if (status === "idle" && conversation.isPython) conversation.transport.retrySoon();
   }
 
-  /** Nothing of the kernel before is kept. One that is not up yet is reached when it is idle. */
-  private begin(isUp = true): void {
+  /** Connect to the current kernel, discarding the previous one. A restarting kernel is reached once it is idle. */
+  private reconnect(isUp = true): void {
     this.end();
-    this.attempt = NOT_TRIED;
+    this.attempt = NOT_LOADED;
     const kernel = this.context.session?.kernel;
-    if (!kernel) return this.stand(this.context.isReady ? NO_KERNEL : CONNECTING);
-    const talk = (this.talk = this.open(kernel));
-    this.stand(CONNECTING);
+    if (!kernel) return this.setStatus(this.context.isReady ? NO_KERNEL : CONNECTING);
+    const conversation = (this.conversation = this.open(kernel));
+    this.setStatus(CONNECTING);
     void languageOf(kernel).then((language) => {
-      if (talk !== this.talk) return;
-      talk.isPython = language.toLowerCase() === PYTHON;
-      if (!talk.isPython) this.stand({ is: "other-language", language });
-      else if (isUp) talk.transport.connect();
+      if (conversation !== this.conversation) return;
+      conversation.isPython = language.toLowerCase() === PYTHON;
+      if (!conversation.isPython) this.setStatus({ kind: "other-language", language });
+      else if (isUp) conversation.transport.connect();
     });
   }
 
-  private open(kernel: Kernel.IKernelConnection): Talk {
-    const transport = new KernelTransport({ relay: relayTo(this.relays(kernel.id)), comm: commTo(kernel) });
+  private open(kernel: Kernel.IKernelConnection): KernelConversation {
+    const transport = new KernelTransport({
+      relay: connectByRelay(this.relays(kernel.id)),
+      comm: connectByComm(kernel),
+    });
     const model = new PanelModel(transport, { client: "sidebar" });
-    const leave = [
-      transport.onNews(() => this.stand(standingOf(transport, this.attempt))),
+    const unsubscribe = [
+      transport.onChange(() => this.setStatus(connectionStatus(transport, this.attempt))),
       model.store.subscribe(() => this.changed.emit()),
     ];
     const close = (): void => {
-      for (const each of leave) each();
+      for (const each of unsubscribe) each();
       model.close();
       transport.close();
     };
@@ -144,46 +147,46 @@ export class NotebookView {
   }
 
   private end(): void {
-    this.talk?.close();
-    this.talk = null;
+    this.conversation?.close();
+    this.conversation = null;
   }
 
-  private tried(attempt: Attempt): void {
+  private setAttempt(attempt: LoadAttempt): void {
     this.attempt = attempt;
-    if (this.talk) this.stand(standingOf(this.talk.transport, attempt));
+    if (this.conversation) this.setStatus(connectionStatus(this.conversation.transport, attempt));
   }
 
-  // -- what is drawn ---------------------------------------------------------------------------------------------------
+  // -- rendering
 
-  private welcome: Drawn | null = null;
-  private leavePanel: (() => void) | null = null;
+  private welcome: WelcomeView | null = null;
+  private unmountPanel: (() => void) | null = null;
 
-  private stand(standing: Standing): void {
-    this.standing = standing;
+  private setStatus(status: ConnectionStatus): void {
+    this.connectionStatus = status;
     const { model } = this;
     if (model === null) {
-      this.undrawPanel();
+      this.removePanel();
       this.welcome ??= drawWelcome(this.node, {
         load: () => void this.load(),
-        retry: () => this.talk?.transport.connect(),
+        retry: () => this.conversation?.transport.connect(),
         insert: (text) => void insertCode(this.notebook, text),
       });
-      this.welcome.show(standing);
+      this.welcome.show(status);
     } else {
-      this.undrawWelcome();
-      this.leavePanel ??= draw(this.node, model, this.services);
+      this.removeWelcome();
+      this.unmountPanel ??= draw(this.node, model, this.services);
     }
     this.changed.emit();
   }
 
-  private undrawWelcome(): void {
+  private removeWelcome(): void {
     this.welcome?.remove();
     this.welcome = null;
   }
 
-  private undrawPanel(): void {
-    this.leavePanel?.();
-    this.leavePanel = null;
+  private removePanel(): void {
+    this.unmountPanel?.();
+    this.unmountPanel = null;
   }
 
   private readonly services: Services = {
@@ -191,14 +194,14 @@ export class NotebookView {
     insertCode: (text) => insertCode(this.notebook, text),
   };
 
-  /** For panels in its cells: the active one holds what made the panel, and code goes below it. */
+  /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */
   readonly cellServices: Services = {
     ...pageServices,
     insertCode: (text) => insertBelow(this.notebook, text),
   };
 }
 
-/** What its kernelspec says; Python where that cannot be had. */
+/** The language of a kernelspec; Python if it is unavailable. */
 async function languageOf(kernel: Kernel.IKernelConnection): Promise<string> {
   try {
     return (await kernel.spec)?.language ?? PYTHON;

@@ -1,63 +1,66 @@
-/** The way through the Jupyter server: it reaches the kernel while a cell blocks it. */
+/** Connect through the Jupyter server's relay, which reaches the kernel even while a cell runs. */
 
 import type { FromKernel } from "../protocol";
-import type { Ended, OpenWay, Why } from "./way";
+import type { ConnectionEnd, Connect, EndReason } from "./connection";
 
-export interface RelayPlace {
-  /** Where the WebSocket is. */
+export interface RelayEndpoint {
+  /** The WebSocket URL. */
   url: string;
-  /** Where the Jupyter server takes the answers to logins. */
+  /** The Jupyter server's OAuth redirect URL. */
   callback: string;
   WebSocket: typeof WebSocket;
-  /** The status with which the server answers at the same address when no WebSocket is asked for. */
+  /** Return the HTTP status of a plain request to the same URL. */
   probe(): Promise<number>;
 }
 
 interface RelayMessage {
   kind: "relay";
-  state: Why;
+  state: EndReason;
   message: string;
   hint: string;
 }
 
-const LOST: Ended = { why: "lost", message: "The connection to the Jupyter server broke. It is tried again." };
-const NONE: Ended = {
-  why: "none",
+const LOST: ConnectionEnd = {
+  reason: "lost",
+  message: "The connection to the Jupyter server was lost. Retrying.",
+};
+const NO_RELAY: ConnectionEnd = {
+  reason: "none",
   message: "This Jupyter server has no ipymcp extension.",
   hint: "pip install ipymcp where the Jupyter server runs, then restart it",
 };
-const DENIED: Ended = {
-  why: "denied",
-  message: "You may not run code on this Jupyter server, and so may not use the panel.",
+const DENIED: ConnectionEnd = {
+  reason: "denied",
+  message: "You do not have permission to run code on this Jupyter server, so you cannot use the panel.",
 };
-const FORBIDDEN = new Set([401, 403]);
+const UNAUTHORIZED = new Set([401, 403]);
 const NOT_FOUND = 404;
 
-export function relayTo(place: RelayPlace): OpenWay {
+export function connectByRelay(place: RelayEndpoint): Connect {
   return (events) => {
     const socket = new place.WebSocket(place.url);
-    let said: Ended | null = null;
+    let relayEnd: ConnectionEnd | null = null;
     let wasOpen = false;
-    let isOver = false;
-    const end = (how: Ended): void => {
-      if (!isOver) events.ended(how);
-      isOver = true;
+    let hasEnded = false;
+    const end = (how: ConnectionEnd): void => {
+      if (!hasEnded) events.ended(how);
+      hasEnded = true;
     };
     socket.onopen = () => {
       wasOpen = true;
-      if (!isOver) events.opened();
+      if (!hasEnded) events.opened();
     };
     socket.onmessage = ({ data }) => {
       const message = parsed(data);
-      if (message === null || isOver) return;
-      if (message.kind === "relay") said = { why: message.state, message: message.message, hint: message.hint };
-      else events.heard(message);
+      if (message === null || hasEnded) return;
+      if (message.kind === "relay") relayEnd = { reason: message.state, message: message.message, hint: message.hint };
+      else events.received(message);
     };
     socket.onclose = () => {
-      if (wasOpen) return end(said ?? LOST);
-      // A browser does not tell why a WebSocket did not open.
+      if (wasOpen) return end(relayEnd ?? LOST);
+      // Browsers do not report why a WebSocket failed to open.
       place.probe().then(
-        (status) => end(status === NOT_FOUND ? NONE : FORBIDDEN.has(status) ? DENIED : LOST),
+        (status) => end(status === NOT_FOUND ? NO_RELAY : UNAUTHORIZED.has(status) ? DENIED : LOST),
         () => end(LOST),
       );
     };
@@ -67,7 +70,7 @@ export function relayTo(place: RelayPlace): OpenWay {
         if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(whole));
       },
       close() {
-        isOver = true;
+        hasEnded = true;
         socket.close();
       },
     };

@@ -1,24 +1,24 @@
-/** What a notebook's file keeps of a panel, beside a table of HTML. */
+/** The panel data saved in a notebook's outputs, next to an HTML table. */
 
 import type { PanelState } from "../store";
-import type { Standing } from "./standing";
-import type { Ended, Why } from "./way";
+import type { ConnectionStatus } from "./connectionstatus";
+import type { ConnectionEnd, EndReason } from "./connection";
 
-export const TYPE = "application/vnd.ipymcp.panel+json";
+export const MIME_TYPE = "application/vnd.ipymcp.panel+json";
 
-export interface Saved {
-  /** The kernel's life that showed it, as its hello names it. */
+export interface SavedPanel {
+  /** The id of the kernel process that displayed it, as in its hello. */
   kernel: string;
-  /** Of a server's card. */
+  /** The server, if it is a server card. */
   server?: string;
-  /** Of a card of a model's call: the one that has the question, as long as that is open. */
+  /** The card of a model's call that shows the question while it is open. */
   card?: string;
-  /** That is another one: this one hides meanwhile. */
+  /** Another output shows that card, so this one is hidden meanwhile. */
   elsewhere?: boolean;
 }
 
-/** What an output says, which anybody may have written; null where that is nothing to go by. */
-export function savedIn(data: unknown): Saved | null {
+/** Parse untrusted output data; null if it is invalid. */
+export function parseSaved(data: unknown): SavedPanel | null {
   const { kernel, server, card, elsewhere } = (typeof data === "object" && data !== null ? data : {}) as Record<
     string,
     unknown
@@ -31,37 +31,39 @@ export function savedIn(data: unknown): Saved | null {
   };
 }
 
-/** Whether the kernel that showed it is the one that is talked to. */
-export function isOf({ kernel }: Saved, { hello }: PanelState): boolean {
+/** Whether the connected kernel displayed it. */
+export function isFromKernel({ kernel }: SavedPanel, { hello }: PanelState): boolean {
   return hello?.kernel === kernel;
 }
 
-/** Whether there is something live to show in its place: a question only while it is open. */
-export function isLive(saved: Saved, state: PanelState): boolean {
+/** Whether a live panel can replace it. Questions are live only while open. */
+export function isLive(saved: SavedPanel, state: PanelState): boolean {
   const { card } = saved;
   return (
-    isOf(saved, state) && (card === undefined || Object.values(state.questions).some((each) => each.card === card))
+    isFromKernel(saved, state) &&
+    (card === undefined || Object.values(state.questions).some((each) => each.card === card))
   );
 }
 
-const PAST = "This is how it was when the cell ran.";
-const LOAD_AGAIN = "For a live panel run %load_ext ipymcp, then this cell again.";
-const OVER: ReadonlySet<Why> = new Set<Why>(["ended", "unknown"]);
+const PAST = "This is a snapshot from when the cell ran.";
+const LOAD_AGAIN = "For a live panel, run %load_ext ipymcp, then run this cell again.";
+const KERNEL_ENDED: ReadonlySet<EndReason> = new Set<EndReason>(["ended", "unknown"]);
 
-/** What to say above a table that is not live: one line. */
-export function howToRevive(standing: Standing): string {
-  switch (standing.is) {
+/** A one-line note above a table that is not live. */
+export function staleNote(status: ConnectionStatus): string {
+  switch (status.kind) {
     case "connecting":
       return "";
     case "panel":
-      return `${PAST} The kernel is another one now: run the cell again for a live panel.`;
-    case "hindered":
-      return `${PAST} ${OVER.has(standing.ended.why) ? LOAD_AGAIN : hindrance(standing.ended)}`;
+      return `${PAST} The kernel has changed: run the cell again for a live panel.`;
+    case "disconnected":
+      return `${PAST} ${KERNEL_ENDED.has(status.ended.reason) ? LOAD_AGAIN : endText(status.ended)}`;
     case "no-kernel":
-      return `${PAST} For a live panel start a kernel, run %load_ext ipymcp, then this cell again.`;
+      return `${PAST} For a live panel, start a kernel, run %load_ext ipymcp, then run this cell again.`;
     default:
       return `${PAST} ${LOAD_AGAIN}`;
   }
 }
 
-const hindrance = ({ message, hint }: Ended): string => (hint ? `${message.replace(/\.$/, "")}: ${hint}` : message);
+const endText = ({ message, hint }: ConnectionEnd): string =>
+  hint ? `${message.replace(/\.$/, "")}: ${hint}` : message;

@@ -1,14 +1,14 @@
 import { Widget } from "@lumino/widgets";
 import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
-import { NO_NOTEBOOK } from "./standing";
+import { NO_NOTEBOOK } from "./connectionstatus";
 import { drawWelcome } from "./welcome";
 
 export const SIDEBAR = "ipymcp-sidebar";
-/** At which all its tabs are to be read. */
-const NARROWEST = "300px";
+/** The width at which all tabs are readable. */
+const MIN_WIDTH = "300px";
 
-/** Shows the panel of the active notebook. */
+/** The sidebar with the active notebook's panel. */
 export class Sidebar extends Widget {
   private readonly empty = document.createElement("div");
 
@@ -17,7 +17,7 @@ export class Sidebar extends Widget {
     this.id = SIDEBAR;
     this.title.icon = icon;
     this.title.caption = "MCP servers";
-    Object.assign(this.node.style, { minWidth: NARROWEST, overflow: "hidden" });
+    Object.assign(this.node.style, { minWidth: MIN_WIDTH, overflow: "hidden" });
     this.node.tabIndex = -1;
     this.node.setAttribute("role", "region");
     this.node.setAttribute("aria-label", "MCP servers of the active notebook");
@@ -26,7 +26,7 @@ export class Sidebar extends Widget {
     this.showNotebook(null);
   }
 
-  /** Move the focus into what is shown, once that is drawn: to what a selector finds in the view, else to its tab. */
+  /** Focus the element that matches a selector in the current view, else the selected tab. */
   focusInside(where?: string): void {
     requestAnimationFrame(() => {
       const find = (selector: string): HTMLElement | null => this.node.querySelector<HTMLElement>(selector);
@@ -35,7 +35,7 @@ export class Sidebar extends Widget {
     });
   }
 
-  /** Show a notebook's; null for none. What was typed into another's stays there. */
+  /** Show a notebook's panel, or none. Hidden panels keep what was typed. */
   showNotebook(view: NotebookView | null): void {
     this.node.replaceChildren(view ? view.node : this.empty);
   }

@@ -1,6 +1,6 @@
 import type { PanelState } from "../store";
 
-/** `MCP 2/3, 1 failed`. */
+/** Summarise server states: `MCP 2/3, 1 failed`. */
 export function summary({ servers }: PanelState): string {
   const all = Object.values(servers);
   const ready = all.filter(({ state }) => state === "ready").length;

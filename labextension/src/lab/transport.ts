@@ -1,56 +1,56 @@
-/** How a sidebar talks to one kernel: by the relay, else over a comm, for as long as there is a kernel. */
+/** The transport to one kernel: the server's relay, or a comm if there is none. */
 
 import type { FromKernel, ToKernel } from "../protocol";
-import type { Connection, Transport, Unsubscribe } from "../transport";
-import type { Ended, OpenWay, Way, Why } from "./way";
+import type { ConnectionState, Transport, Unsubscribe } from "../transport";
+import type { ConnectionEnd, Connect, Connection, EndReason } from "./connection";
 
-/** The comm is what is left then. */
-const UNREACHABLE: ReadonlySet<Why> = new Set<Why>(["none", "elsewhere"]);
-/** What may pass by itself. */
-export const PASSING: ReadonlySet<Why> = new Set<Why>(["lost", "silent"]);
+/** End reasons after which the comm is used. */
+const NEEDS_COMM: ReadonlySet<EndReason> = new Set<EndReason>(["none", "elsewhere"]);
+/** End reasons after which a retry may succeed. */
+export const TRANSIENT: ReadonlySet<EndReason> = new Set<EndReason>(["lost", "silent"]);
 
-/** In milliseconds: after a cell, when what it loaded has had time to say where it is; and once more. */
-const SOON = 300;
-const AGAIN = 1500;
-/** Between two tries at least; doubled each time where nobody answers. */
-const PAUSE = 1000;
-const LONGEST_PAUSE = 30_000;
+/** Milliseconds from the end of a cell to the first retry and to the second, for a kernel that just loaded ipymcp. */
+const RETRY_DELAY = 300;
+const SECOND_RETRY_DELAY = 1500;
+/** Milliseconds between retries, doubled after each failure. */
+const MIN_RETRY_INTERVAL = 1000;
+const MAX_RETRY_INTERVAL = 30_000;
 
-const BUSY = "a cell runs, and this Jupyter server has no relay to the kernel: answers may wait for its end";
-const CONNECTING: Connection = { state: "connecting" };
+const BUSY = "a cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends";
+const CONNECTING: ConnectionState = { state: "connecting" };
 
-export interface Ways {
-  relay: OpenWay;
-  comm: OpenWay;
+export interface Connectors {
+  relay: Connect;
+  comm: Connect;
 }
 
 export class KernelTransport implements Transport {
-  /** Why nothing comes from the kernel; null once something has come. */
-  ended: Ended | null = null;
-  /** Whether the kernel has said anything since the connection was opened. */
+  /** Why the connection ended; null while it works. */
+  ended: ConnectionEnd | null = null;
+  /** Whether a message has arrived on the current connection. */
   isReached = false;
-  /** Whether it ever has. */
+  /** Whether a message has ever arrived. */
   wasReached = false;
   private readonly messages = new Set<(message: FromKernel) => void>();
-  private readonly states = new Set<(connection: Connection) => void>();
-  private readonly news = new Set<() => void>();
-  private connection = CONNECTING;
-  private way: Way | null = null;
+  private readonly states = new Set<(state: ConnectionState) => void>();
+  private readonly changes = new Set<() => void>();
+  private state = CONNECTING;
+  private connection: Connection | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private byComm = false;
+  private usesComm = false;
   private isBusy = false;
-  /** Whether the kernel hears what is said while it is busy. */
+  /** Whether the kernel accepts messages on the control channel while busy. */
   private hasControl = false;
   private failures = 0;
   private lastTry = -Infinity;
-  private hopes = 0;
+  private retriesLeft = 0;
 
-  constructor(private readonly ways: Ways) {}
+  constructor(private readonly connectors: Connectors) {}
 
-  // -- as a transport --------------------------------------------------------------------------------------------------
+  // -- Transport
 
   send(message: ToKernel): void {
-    this.way?.send(message);
+    this.connection?.send(message);
   }
 
   onMessage(listener: (message: FromKernel) => void): Unsubscribe {
@@ -58,105 +58,106 @@ export class KernelTransport implements Transport {
     return () => this.messages.delete(listener);
   }
 
-  onState(listener: (connection: Connection) => void): Unsubscribe {
+  onState(listener: (connection: ConnectionState) => void): Unsubscribe {
     this.states.add(listener);
-    listener(this.connection);
+    listener(this.state);
     return () => this.states.delete(listener);
   }
 
-  // -- for who shows it ------------------------------------------------------------------------------------------------
+  // -- for the connection status
 
-  /** Hear when `ended` or `isReached` changed. */
-  onNews(listener: () => void): Unsubscribe {
-    this.news.add(listener);
-    return () => this.news.delete(listener);
+  /** Listen for changes of `ended` and `isReached`. */
+  onChange(listener: () => void): Unsubscribe {
+    this.changes.add(listener);
+    return () => this.changes.delete(listener);
   }
 
-  /** Whether it connects, or will soon, by itself. */
+  /** Whether it is connected, connecting or about to retry. */
   get isTrying(): boolean {
-    return this.way !== null || this.timer !== undefined;
+    return this.connection !== null || this.timer !== undefined;
   }
 
-  /** Connect, if it is not connected. */
+  /** Connect unless already connected. */
   connect(): void {
     clearTimeout(this.timer);
     this.timer = undefined;
-    if (this.way) return;
+    if (this.connection) return;
     this.lastTry = Date.now();
-    const open = this.byComm ? this.ways.comm : this.ways.relay;
-    const way: Way = open({
-      opened: () => way === this.way && this.become(this.opened()),
-      heard: (message) => way === this.way && this.heard(message),
-      ended: (how) => way === this.way && this.end(how),
+    const open = this.usesComm ? this.connectors.comm : this.connectors.relay;
+    const connection: Connection = open({
+      opened: () => connection === this.connection && this.setState(this.openState()),
+      received: (message) => connection === this.connection && this.receive(message),
+      ended: (how) => connection === this.connection && this.end(how),
     });
-    this.way = way;
+    this.connection = connection;
   }
 
-  /** A cell has ended: the kernel may be reached now, if it could not before. */
-  knock(): void {
-    if (this.way || this.timer !== undefined) return;
-    this.hopes = 1;
-    this.after(Math.max(SOON, this.lastTry + PAUSE - Date.now()));
+  /** Retry soon, for example because a cell ended that may have loaded ipymcp. */
+  retrySoon(): void {
+    if (this.connection || this.timer !== undefined) return;
+    this.retriesLeft = 1;
+    this.connectAfter(Math.max(RETRY_DELAY, this.lastTry + MIN_RETRY_INTERVAL - Date.now()));
   }
 
   setBusy(isBusy: boolean): void {
     this.isBusy = isBusy;
-    if (this.byComm && this.connection.state !== "closed") this.become(this.opened());
+    if (this.usesComm && this.state.state !== "closed") this.setState(this.openState());
   }
 
   close(): void {
     clearTimeout(this.timer);
     this.timer = undefined;
-    const { way } = this;
-    this.way = null;
-    way?.close();
+    const { connection } = this;
+    this.connection = null;
+    connection?.close();
   }
 
-  // -- what a way tells ------------------------------------------------------------------------------------------------
+  // -- connection events
 
-  private opened(): Connection {
-    return this.byComm && this.isBusy && !this.hasControl ? { state: "busy", reason: BUSY } : { state: "open" };
+  private openState(): ConnectionState {
+    return this.usesComm && this.isBusy && !this.hasControl ? { state: "busy", reason: BUSY } : { state: "open" };
   }
 
-  private heard(message: FromKernel): void {
-    this.failures = this.hopes = 0;
+  private receive(message: FromKernel): void {
+    this.failures = this.retriesLeft = 0;
     if (message.kind === "hello" && this.hasControl !== (message.control === true)) {
       this.hasControl = message.control === true;
-      if (this.byComm) this.become(this.opened());
+      if (this.usesComm) this.setState(this.openState());
     }
     if (!this.isReached) {
       this.isReached = this.wasReached = true;
       this.ended = null;
-      this.tell();
+      this.notifyChange();
     }
     for (const listener of [...this.messages]) listener(message);
   }
 
-  private end(how: Ended): void {
-    this.way = null;
+  private end(how: ConnectionEnd): void {
+    this.connection = null;
     this.isReached = this.hasControl = false;
-    if (!this.byComm && UNREACHABLE.has(how.why)) {
-      this.byComm = true;
+    if (!this.usesComm && NEEDS_COMM.has(how.reason)) {
+      this.usesComm = true;
       return this.connect();
     }
     this.ended = how;
-    this.become({ state: "closed", reason: how.hint ? `${how.message}\n${how.hint}` : how.message });
-    if (PASSING.has(how.why)) this.after(Math.min(LONGEST_PAUSE, PAUSE * 2 ** this.failures++));
-    else if (this.hopes-- > 0) this.after(AGAIN);
-    this.tell();
+    this.setState({ state: "closed", reason: how.hint ? `${how.message}\n${how.hint}` : how.message });
+    if (TRANSIENT.has(how.reason)) {
+      this.connectAfter(Math.min(MAX_RETRY_INTERVAL, MIN_RETRY_INTERVAL * 2 ** this.failures++));
+    } else if (this.retriesLeft-- > 0) this.connectAfter(SECOND_RETRY_DELAY);
+    this.notifyChange();
   }
 
-  private after(milliseconds: number): void {
+  private connectAfter(milliseconds: number): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.connect(), milliseconds);
   }
 
-  private become(connection: Connection): void {
-    this.connection = connection;
-    for (const listener of [...this.states]) listener(connection);
+  private setState(state: ConnectionState): void {
+    this.state = state;
+    for (const listener of [...this.states]) listener(state);
   }
 
-  private tell(): void {
-    for (const listener of [...this.news]) listener();
+  private notifyChange(): void {
+    for (const listener of [...this.changes]) listener();
   }
 }

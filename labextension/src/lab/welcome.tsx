@@ -5,99 +5,105 @@ import { h, render } from "preact";
 import { createRoot } from "../root";
 import { visible } from "../text";
 import { Button } from "../views/parts";
-import type { Standing } from "./standing";
+import type { ConnectionStatus } from "./connectionstatus";
 
-export interface Deeds {
+export interface WelcomeActions {
   load(): void;
   retry(): void;
   insert(text: string): void;
 }
 
-export interface Drawn {
-  show(standing: Standing): void;
+export interface WelcomeView {
+  show(status: ConnectionStatus): void;
   remove(): void;
 }
 
 /** Draw it into an element. */
-export function drawWelcome(element: HTMLElement, deeds: Deeds): Drawn {
+export function drawWelcome(element: HTMLElement, actions: WelcomeActions): WelcomeView {
   const root = createRoot(element, "sidebar");
   return {
-    show: (standing) => render(h(Welcome, { standing, deeds }), root.element),
+    show: (status) => render(h(Welcome, { status, actions }), root.element),
     remove: root.remove,
   };
 }
 
-function Welcome({ standing, deeds }: { standing: Standing; deeds: Deeds }): JSX.Element | null {
-  switch (standing.is) {
+function Welcome({ status, actions }: { status: ConnectionStatus; actions: WelcomeActions }): JSX.Element | null {
+  switch (status.kind) {
     case "no-notebook":
-      return <Saying title="No notebook is open">Its MCP servers are shown here.</Saying>;
+      return <Message title="No notebook is open">Open a notebook to see its MCP servers here.</Message>;
     case "no-kernel":
-      return <Saying title="This notebook has no kernel">Start one to use MCP servers in it.</Saying>;
+      return <Message title="This notebook has no kernel">Start one to use MCP servers in it.</Message>;
     case "connecting":
-      return <Saying title={"Connecting to the kernel\u2026"} />;
+      return <Message title={"Connecting to the kernel\u2026"} />;
     case "other-language":
       return (
-        <Saying title="Not a Python kernel">
-          ipymcp works in Python notebooks; this one's kernel speaks {visible(standing.language)}.
-        </Saying>
+        <Message title="Not a Python kernel">
+          ipymcp works in Python notebooks; this notebook's kernel runs {visible(status.language)}.
+        </Message>
       );
     case "absent":
-      return <Absent standing={standing} deeds={deeds} />;
-    case "hindered":
+      return <NotLoaded status={status} actions={actions} />;
+    case "disconnected":
       return (
-        <Saying title={visible(standing.ended.message)}>
-          {standing.ended.hint && <div>{visible(standing.ended.hint)}</div>}
+        <Message title={visible(status.ended.message)}>
+          {status.ended.hint && <div>{visible(status.ended.hint)}</div>}
           <div class="mcp-actions">
-            <Button onClick={deeds.retry}>Try again</Button>
+            <Button onClick={actions.retry}>Try again</Button>
           </div>
-        </Saying>
+        </Message>
       );
     case "panel":
       return null;
   }
 }
 
-function Absent({ standing, deeds }: { standing: Extract<Standing, { is: "absent" }>; deeds: Deeds }): JSX.Element {
-  const { command, loading, problem } = standing;
+function NotLoaded({
+  status,
+  actions,
+}: {
+  status: Extract<ConnectionStatus, { kind: "absent" }>;
+  actions: WelcomeActions;
+}): JSX.Element {
+  const { command, loading, problem } = status;
   return (
-    <Saying title="ipymcp is not loaded in this notebook">
+    <Message title="ipymcp is not loaded in this notebook">
       <div>
         Load it to use MCP servers here: the button runs <code>{command}</code> in the kernel.
       </div>
       <div class="mcp-actions">
-        <Button primary disabled={loading} onClick={deeds.load}>
+        <Button primary disabled={loading} onClick={actions.load}>
           {loading ? "Loading\u2026" : "Load ipymcp"}
         </Button>
       </div>
       <div role="status" aria-live="polite">
-        {loading && <div class="mcp-dim">If a cell runs, it comes first.</div>}
+        {loading && <div class="mcp-muted">If a cell is running, loading starts when it ends.</div>}
         {problem && (
           <div class="mcp-problem mcp-prose">
             <div>{visible(problem.message)}</div>
-            {problem.remedy && <Remedy text={problem.remedy} deeds={deeds} />}
+            {problem.remedy && <Remedy text={problem.remedy} actions={actions} />}
           </div>
         )}
       </div>
-    </Saying>
+    </Message>
   );
 }
 
-function Remedy({ text, deeds }: { text: string; deeds: Deeds }): JSX.Element {
+function Remedy({ text, actions }: { text: string; actions: WelcomeActions }): JSX.Element {
   return (
     <>
       <div>
-        Run <code>{text}</code> in a cell, then load it.
+        Run <code>{text}</code> in a cell, then load ipymcp.
       </div>
       <div class="mcp-actions">
-        <Button onClick={() => deeds.insert(text)}>Insert into a cell</Button>
+        <Button onClick={() => actions.insert(text)}>Insert into a cell</Button>
       </div>
     </>
   );
 }
 
-function Saying({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
+function Message({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
   return (
-    <section class="mcp-panel mcp-beginning" aria-label="MCP panel">
+    <section class="mcp-panel mcp-welcome" aria-label="MCP panel">
       <h2>{title}</h2>
       {children}
     </section>

@@ -7,7 +7,7 @@ interface State {
   error: unknown;
 }
 
-/** What cannot be drawn, such as a state of another version, does not take the rest along. */
+/** An error boundary: a view that fails to render does not break the others. */
 export class Boundary extends Component<{ children: ComponentChildren }, State> {
   override state: State = { error: null };
 
@@ -20,8 +20,8 @@ export class Boundary extends Component<{ children: ComponentChildren }, State> 
     if (error === null) return this.props.children;
     const { message } = problemOf(error);
     return (
-      <div class="mcp-none">
-        <ProblemBox problem={{ message: `This cannot be drawn: ${message}` }} />
+      <div class="mcp-empty">
+        <ProblemBox problem={{ message: `This view cannot be displayed: ${message}` }} />
         <Button onClick={() => this.setState({ error: null })}>Try again</Button>
       </div>
     );

@@ -2,60 +2,57 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Call, HistoryRow } from "../protocol";
 import { callsOf } from "../store";
-import { bytes, clock, count, line, visible } from "../text";
-import { useLoaded, useSelect } from "./context";
-import { CallProgress, ProblemBox, seconds } from "./parts";
+import { bytes, clock, count, duration, singleLine, visible } from "../text";
+import { useLatest, useLoaded, useSelect } from "./context";
+import { CallProgress, ProblemBox } from "./parts";
 import { Rows } from "./rows";
 
-const CALLERS = { user: "", model: "by a model", app: "by an app" };
-const MOST = 500;
-/** Between two looks at the history, in milliseconds. */
-const PACE = 150;
-const OUTCOMES = { succeeded: "", failed: "failed", cancelled: "cancelled" };
+const CALLER_LABELS = { user: "", model: "by a model", app: "by an app" };
+const MAX_HISTORY_ROWS = 500;
+/** Minimum milliseconds between history reloads. */
+const REFRESH_INTERVAL = 150;
+const OUTCOME_LABELS = { succeeded: "", failed: "failed", cancelled: "cancelled" };
 
-/** What runs, and what ran. */
+/** Running calls and the call history. */
 export function CallsView({ active }: { active: boolean }): JSX.Element {
   const all = useSelect((state) => state.calls);
-  const over = useSelect((state) => state.over);
-  const calls = callsOf({ calls: all, servers: {}, questions: {} });
+  const finishedCalls = useSelect((state) => state.finishedCalls);
+  const calls = callsOf(all);
   const [failed, setFailed] = useState(false);
   const [chosen, setChosen] = useState<number | null>(null);
   const { value, problem, reload } = useLoaded(
     "history",
-    active ? { limit: MOST, ...(failed && { failed }) } : null,
+    active ? { limit: MAX_HISTORY_ROWS, ...(failed && { failed }) } : null,
     `history ${failed}`,
   );
-  const seen = useRef(over);
+  const seen = useRef(finishedCalls);
   useEffect(() => {
-    if (!active || seen.current === over) return;
-    // Of a thousand calls a second the history is asked for a few times.
+    if (!active || seen.current === finishedCalls) return;
+    // Many calls may finish in a second; reload only a few times.
     const timer = setTimeout(() => {
-      seen.current = over;
+      seen.current = finishedCalls;
       reload();
-    }, PACE);
+    }, REFRESH_INTERVAL);
     return () => clearTimeout(timer);
-  }, [active, over, reload]);
-  // While a newer list is on its way the old one stays: no flicker.
-  const last = useRef<HistoryRow[]>([]);
-  if (value) last.current = value;
-  const rows = value ?? last.current;
+  }, [active, finishedCalls, reload]);
+  const rows = useLatest(value) ?? [];
   const index = rows.findIndex((each) => each.id === chosen);
   const row = rows[index];
   return (
     <div class="mcp-view">
       <section class="mcp-running" aria-label="Running calls">
-        {calls.length === 0 && <p class="mcp-none">Nothing is running.</p>}
+        {calls.length === 0 && <p class="mcp-empty">No calls are running.</p>}
         {calls.map((call) => (
           <RunningCall key={call.id} call={call} />
         ))}
       </section>
-      <div class="mcp-toolbar mcp-ruled">
+      <div class="mcp-toolbar mcp-with-rule">
         <h3>History</h3>
         <label class="mcp-check">
           <input type="checkbox" checked={failed} onChange={(event) => setFailed(event.currentTarget.checked)} />
           failed only
         </label>
-        <span class="mcp-space" />
+        <span class="mcp-spacer" />
         <button type="button" class="mcp-button" onClick={reload}>
           Refresh
         </button>
@@ -71,7 +68,7 @@ export function CallsView({ active }: { active: boolean }): JSX.Element {
         draw={(at) => rows[at] && <HistoryLine row={rows[at]} />}
       />
       {row && (
-        <section class="mcp-about-row" tabIndex={0} aria-label="The chosen call">
+        <section class="mcp-call-detail" tabIndex={0} aria-label="Selected call">
           <HistoryDetail row={row} />
         </section>
       )}
@@ -83,7 +80,7 @@ function RunningCall({ call }: { call: Call }): JSX.Element {
   return (
     <div class="mcp-running-call">
       <div class="mcp-ellipsis">
-        {line(`${call.server}.${call.tool}`)} <span class="mcp-dim">{CALLERS[call.caller] ?? ""}</span>
+        {singleLine(`${call.server}.${call.tool}`)} <span class="mcp-muted">{CALLER_LABELS[call.caller] ?? ""}</span>
       </div>
       <CallProgress call={call} />
     </div>
@@ -93,10 +90,10 @@ function RunningCall({ call }: { call: Call }): JSX.Element {
 function HistoryLine({ row }: { row: HistoryRow }): JSX.Element {
   return (
     <>
-      <span class="mcp-dim mcp-figure">{clock(row.time)}</span>
-      <span class="mcp-ellipsis mcp-grow">{line(`${row.server}.${row.tool}`)}</span>
-      <span class={row.outcome === "failed" ? "mcp-marks mcp-tone-bad" : "mcp-marks mcp-dim"}>
-        {OUTCOMES[row.outcome] || seconds(row.duration)}
+      <span class="mcp-muted mcp-figure">{clock(row.time)}</span>
+      <span class="mcp-ellipsis mcp-grow">{singleLine(`${row.server}.${row.tool}`)}</span>
+      <span class={row.outcome === "failed" ? "mcp-row-badges mcp-tone-bad" : "mcp-row-badges mcp-muted"}>
+        {OUTCOME_LABELS[row.outcome] || duration(row.duration)}
       </span>
     </>
   );
@@ -105,10 +102,10 @@ function HistoryLine({ row }: { row: HistoryRow }): JSX.Element {
 function HistoryDetail({ row }: { row: HistoryRow }): JSX.Element {
   return (
     <>
-      <h3>{line(`${row.server}.${row.tool}`)}</h3>
-      <div class="mcp-dim">
-        {new Date(row.time * 1000).toLocaleString()} · {seconds(row.duration)} · {bytes(row.sent)} sent,{" "}
-        {bytes(row.received)} received {CALLERS[row.caller as Call["caller"]] ?? ""}
+      <h3>{singleLine(`${row.server}.${row.tool}`)}</h3>
+      <div class="mcp-muted">
+        {new Date(row.time * 1000).toLocaleString()} · {duration(row.duration)} · {bytes(row.sent)} sent,{" "}
+        {bytes(row.received)} received {CALLER_LABELS[row.caller as Call["caller"]] ?? ""}
       </div>
       {row.error && (
         <div class={row.outcome === "failed" ? "mcp-prose mcp-tone-bad" : "mcp-prose"}>{visible(row.error)}</div>
@@ -117,8 +114,8 @@ function HistoryDetail({ row }: { row: HistoryRow }): JSX.Element {
   );
 }
 
-/** Of what runs, for the tab's note. */
-export const runningNote = (calls: { [id: string]: Call }): string => {
+/** The number of running calls as tab text; empty for none. */
+export const runningCount = (calls: { [id: string]: Call }): string => {
   const running = Object.keys(calls).length;
   return running ? count(running) : "";
 };

@@ -3,23 +3,23 @@ import { useCallback, useContext, useEffect, useLayoutEffect, useRef, useState }
 import type { Panel } from "../panelmodel";
 import type { Problem, Verb, Verbs } from "../protocol";
 import type { Services } from "../services";
-import { may, problemOf } from "../store";
+import { isAllowed, problemOf } from "../store";
 import type { PanelState } from "../store";
 
-export interface PanelScope {
+export interface PanelContextValue {
   model: Panel;
   services: Services;
 }
 
-export const PanelContext = createContext<PanelScope | null>(null);
+export const PanelContext = createContext<PanelContextValue | null>(null);
 
-export function usePanel(): PanelScope {
+export function usePanel(): PanelContextValue {
   const scope = useContext(PanelContext);
   if (!scope) throw new Error("a view outside of a panel");
   return scope;
 }
 
-/** A part of the state; the view is drawn again when that part changes. */
+/** Select a part of the state; the view rerenders when that part changes. */
 export function useSelect<T>(select: (state: PanelState) => T): T {
   const { store } = usePanel().model;
   const [, redraw] = useState(0);
@@ -36,10 +36,10 @@ export function useSelect<T>(select: (state: PanelState) => T): T {
   return value;
 }
 
-export const useMay = (verb: Verb): boolean => useSelect((state) => may(state, verb));
+export const useAllowed = (verb: Verb): boolean => useSelect((state) => isAllowed(state, verb));
 
-/** Asks the kernel and says in passing what went wrong. */
-export function useAct(): <V extends Verb>(
+/** Return a function that sends an intent and shows errors as notices. */
+export function useRequest(): <V extends Verb>(
   verb: V,
   fields: Verbs[V][0],
   done?: string,
@@ -48,7 +48,7 @@ export function useAct(): <V extends Verb>(
   return useCallback(
     async (verb, fields, done) => {
       try {
-        const value = await model.ask(verb, fields);
+        const value = await model.request(verb, fields);
         if (done) model.notify(done);
         return value;
       } catch (error) {
@@ -60,6 +60,23 @@ export function useAct(): <V extends Verb>(
   );
 }
 
+/** Return a function that copies text and shows a notice. */
+export function useCopy(): (text: string) => void {
+  const { model, services } = usePanel();
+  return (text) =>
+    void services.copy(text).then(
+      () => model.notify("Copied."),
+      (error: Error) => model.notify(error.message, true),
+    );
+}
+
+/** The last value that was not null, to avoid flicker while a new one loads. */
+export function useLatest<T>(value: T | null): T | null {
+  const latest = useRef(value);
+  if (value !== null) latest.current = value;
+  return latest.current;
+}
+
 export const problemText = ({ message, hint }: Problem): string => (hint ? `${message}\n${hint}` : message);
 
 export interface Loaded<T> {
@@ -69,42 +86,42 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** What the kernel answers, asked for again whenever the key changes; null asks for nothing. */
+/** Load a value from the kernel, again whenever the key changes; null fields load nothing. */
 export function useLoaded<V extends Verb>(verb: V, fields: Verbs[V][0] | null, key: string): Loaded<Verbs[V][1]> {
   const { model } = usePanel();
-  const [state, setState] = useState<Omit<Loaded<Verbs[V][1]>, "reload"> & { key: string }>(nothing(key));
-  const [turn, setTurn] = useState(0);
-  const asked = fields !== null;
-  const greetings = useSelect((each) => each.greetings);
+  const [state, setState] = useState<Omit<Loaded<Verbs[V][1]>, "reload"> & { key: string }>(notLoaded(key));
+  const [reloads, setReloads] = useState(0);
+  const isEnabled = fields !== null;
+  const helloCount = useSelect((each) => each.helloCount);
   useEffect(() => {
     if (fields === null) return;
-    let current = true;
-    setState((old) => ({ ...(old.key === key ? old : nothing(key)), loading: true }));
-    model.ask(verb, fields).then(
-      (value) => current && setState({ value, problem: null, loading: false, key }),
-      (error: unknown) => current && setState({ value: null, problem: problemOf(error), loading: false, key }),
+    let isCurrent = true;
+    setState((old) => ({ ...(old.key === key ? old : notLoaded(key)), loading: true }));
+    model.request(verb, fields).then(
+      (value) => isCurrent && setState({ value, problem: null, loading: false, key }),
+      (error: unknown) => isCurrent && setState({ value: null, problem: problemOf(error), loading: false, key }),
     );
     return () => {
-      current = false;
+      isCurrent = false;
     };
-  }, [model, verb, key, asked, turn, greetings]);
-  const reload = useCallback(() => setTurn((old) => old + 1), []);
+  }, [model, verb, key, isEnabled, reloads, helloCount]);
+  const reload = useCallback(() => setReloads((old) => old + 1), []);
   return { ...state, reload };
 }
 
-const nothing = (key: string): { value: null; problem: null; loading: boolean; key: string } => ({
+const notLoaded = (key: string): { value: null; problem: null; loading: boolean; key: string } => ({
   value: null,
   problem: null,
   loading: false,
   key,
 });
 
-/** Begins the ids of a part's elements: those of Preact's own are unique in a panel, and a page has several. */
-export function useUnique(): string {
+/** A page-wide unique id prefix. Preact's own ids are unique only within one panel. */
+export function useUniqueId(): string {
   return useState(() => `mcp-${Math.random().toString(36).slice(2)}`)[0];
 }
 
-/** The time now, in seconds, drawn again every second while somebody needs it. */
+/** The current time in seconds, updated every second while `ticking`. */
 export function useNow(ticking: boolean): number {
   const [now, setNow] = useState(() => Date.now() / 1000);
   useEffect(() => {

@@ -5,13 +5,13 @@ import { Button } from "./parts";
 interface Props {
   list: ComponentChildren;
   detail: ComponentChildren | null;
-  /** Of what is shown; another one begins at its top. */
+  /** Identifies the item shown; a new item starts scrolled to the top. */
   subject: string;
   hint: string;
   onBack(): void;
 }
 
-/** A list and what is chosen of it: side by side, or where it is narrow one after the other. */
+/** A list and the selected item's details: side by side, or one at a time in narrow panels. */
 export function ListAndDetail({ list, detail, subject, hint, onBack }: Props): JSX.Element {
   const pane = useRef<HTMLDivElement>(null);
   const pair = useRef<HTMLDivElement>(null);
@@ -20,7 +20,7 @@ export function ListAndDetail({ list, detail, subject, hint, onBack }: Props): J
     if (before.current === subject) return;
     before.current = subject;
     if (pane.current) pane.current.scrollTop = 0;
-    // Where only one of the two is to be seen, the focus follows; it must not stay in what is hidden.
+    // In narrow panels the list is hidden, so move the focus to the visible part.
     const back = pane.current?.querySelector<HTMLElement>(".mcp-back button");
     if (back && back.offsetParent !== null) back.focus();
   }, [subject]);
@@ -35,11 +35,11 @@ export function ListAndDetail({ list, detail, subject, hint, onBack }: Props): J
     goBack();
   };
   return (
-    <div class={detail === null ? "mcp-pair" : "mcp-pair mcp-chosen"} ref={pair} onKeyDown={keys}>
+    <div class={detail === null ? "mcp-list-and-detail" : "mcp-list-and-detail mcp-chosen"} ref={pair} onKeyDown={keys}>
       <div class="mcp-list">{list}</div>
       <div class="mcp-detail" ref={pane}>
         {detail === null ? (
-          <p class="mcp-none">{hint}</p>
+          <p class="mcp-empty">{hint}</p>
         ) : (
           <>
             <div class="mcp-back">

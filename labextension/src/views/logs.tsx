@@ -1,14 +1,14 @@
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { LogLine } from "../protocol";
 import { serversOf } from "../store";
-import { clock, count, counted, line } from "../text";
-import { usePanel, useSelect } from "./context";
+import { clock, count, plural, singleLine } from "../text";
+import { useCopy, usePanel, useSelect } from "./context";
 import { Button, ServerSelect } from "./parts";
 import { Stream } from "./rows";
 
-/** Between two drawings, in milliseconds: ten a second at most, however fast lines come. */
-const PACE = 100;
+/** Minimum milliseconds between renders. */
+const REDRAW_INTERVAL = 100;
 
 const LEVELS: { [level: string]: number } = {
   debug: 0,
@@ -23,35 +23,39 @@ const LEVELS: { [level: string]: number } = {
 };
 const FILTERS = ["all levels", "info and above", "warnings", "errors"];
 const rank = (level: string): number => LEVELS[level.toLowerCase()] ?? 1;
-const TONES = ["mcp-dim", "", "mcp-tone-ask", "mcp-tone-bad"];
+const LEVEL_CLASSES = ["mcp-muted", "", "mcp-tone-ask", "mcp-tone-bad"];
 
-interface Drawn {
+interface LogSnapshot {
   rows: LogLine[];
   dropped: number;
   version: number;
 }
 
-function useLog(server: string, active: boolean, paused: boolean): Drawn {
+function useLog(server: string, active: boolean, paused: boolean): LogSnapshot {
   const { model } = usePanel();
   const buffer = model.logs(server);
-  const [drawn, setDrawn] = useState<Drawn>({ rows: buffer.rows, dropped: buffer.dropped, version: buffer.version });
+  const [snapshot, setSnapshot] = useState<LogSnapshot>({
+    rows: buffer.rows,
+    dropped: buffer.dropped,
+    version: buffer.version,
+  });
   useEffect(() => {
     if (!active || paused || !server) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const draw = (): void => {
       timer = undefined;
-      setDrawn({ rows: buffer.rows, dropped: buffer.dropped, version: buffer.version });
+      setSnapshot({ rows: buffer.rows, dropped: buffer.dropped, version: buffer.version });
     };
     draw();
-    const leave = model.watchLogs(server, () => {
-      timer ??= setTimeout(draw, PACE);
+    const unsubscribe = model.watchLogs(server, () => {
+      timer ??= setTimeout(draw, REDRAW_INTERVAL);
     });
     return () => {
       clearTimeout(timer);
-      leave();
+      unsubscribe();
     };
   }, [model, server, active, paused, buffer]);
-  return drawn;
+  return snapshot;
 }
 
 export function LogsView({
@@ -64,9 +68,9 @@ export function LogsView({
   onServer(name: string): void;
 }): JSX.Element {
   const all = useSelect((state) => state.servers);
-  const servers = serversOf({ servers: all, calls: {}, questions: {} });
+  const servers = serversOf(all);
   const now = servers.some((each) => each.name === server) ? server : (servers[0]?.name ?? "");
-  if (!now) return <p class="mcp-none">No servers, no logs.</p>;
+  if (!now) return <p class="mcp-empty">No servers are loaded.</p>;
   return (
     <Log
       key={now}
@@ -78,28 +82,19 @@ export function LogsView({
 }
 
 function Log({ active, server, select }: { active: boolean; server: string; select: JSX.Element }): JSX.Element {
-  const { services, model } = usePanel();
+  const copy = useCopy();
   const [paused, setPaused] = useState(false);
   const [follow, setFollow] = useState(true);
-  const [least, setLeast] = useState(0);
+  const [minLevel, setMinLevel] = useState(0);
   const [search, setSearch] = useState("");
   const log = useLog(server, active, paused);
   const rows = useMemo(() => {
     const words = search.toLowerCase();
-    if (!least && !words) return log.rows;
-    return log.rows.filter((row) => rank(row.level) >= least && (!words || row.text.toLowerCase().includes(words)));
-  }, [log.rows, least, search]);
-  const latest = useRef(rows);
-  latest.current = rows;
-  const copy = (): void => {
-    const text = latest.current
-      .map((row) => `${clock(row.time, true)} ${row.level} ${row.source} ${row.text}`)
-      .join("\n");
-    services.copy(text).then(
-      () => model.notify("Copied."),
-      (error: Error) => model.notify(error.message, true),
-    );
-  };
+    if (!minLevel && !words) return log.rows;
+    return log.rows.filter((row) => rank(row.level) >= minLevel && (!words || row.text.toLowerCase().includes(words)));
+  }, [log.rows, minLevel, search]);
+  const copyRows = (): void =>
+    copy(rows.map((row) => `${clock(row.time, true)} ${row.level} ${row.source} ${row.text}`).join("\n"));
   return (
     <div class="mcp-view">
       <div class="mcp-toolbar mcp-filters">
@@ -107,8 +102,8 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
         <select
           class="mcp-input mcp-select"
           aria-label="Level"
-          value={String(least)}
-          onChange={(event) => setLeast(Number(event.currentTarget.value))}
+          value={String(minLevel)}
+          onChange={(event) => setMinLevel(Number(event.currentTarget.value))}
         >
           {FILTERS.map((title, index) => (
             <option key={title} value={String(index)}>
@@ -125,7 +120,7 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
           onInput={(event) => setSearch(event.currentTarget.value)}
         />
       </div>
-      <div class="mcp-toolbar mcp-slim">
+      <div class="mcp-toolbar mcp-compact">
         <button type="button" class="mcp-button" aria-pressed={paused} onClick={() => setPaused(!paused)}>
           {paused ? "Resume" : "Pause"}
         </button>
@@ -133,19 +128,19 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
           <input type="checkbox" checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} />
           follow
         </label>
-        <Button quiet onClick={copy}>
+        <Button quiet onClick={copyRows}>
           Copy
         </Button>
-        <span class="mcp-space" />
-        <span class="mcp-dim mcp-figure">
-          {counted(rows.length, "line")}
+        <span class="mcp-spacer" />
+        <span class="mcp-muted mcp-figure">
+          {plural(rows.length, "line")}
           {log.dropped > 0 && `, ${count(log.dropped)} earlier not shown`}
         </span>
       </div>
       <Stream
         count={rows.length}
         height={18}
-        label={`Log of ${line(server)}`}
+        label={`Log of ${singleLine(server)}`}
         follow={follow && !paused}
         onFollow={setFollow}
         version={log.version}
@@ -161,8 +156,9 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
 function LogRow({ row }: { row: LogLine }): JSX.Element {
   return (
     <>
-      <span class="mcp-dim">{clock(row.time)}</span>{" "}
-      <span class={`mcp-level ${TONES[rank(row.level)]}`}>{line(row.level)}</span> <span>{line(row.text)}</span>
+      <span class="mcp-muted">{clock(row.time)}</span>{" "}
+      <span class={`mcp-level ${LEVEL_CLASSES[rank(row.level)]}`}>{singleLine(row.level)}</span>{" "}
+      <span>{singleLine(row.text)}</span>
     </>
   );
 }

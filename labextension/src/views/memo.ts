@@ -1,12 +1,12 @@
 import type { ComponentChild, FunctionComponent } from "preact";
 import { Component, h } from "preact";
 
-/** A component that is drawn again only for other properties. */
+/** Create a component that rerenders only if its properties differ. */
 export function memo<P extends object>(
   draw: FunctionComponent<P>,
   same: (one: P, other: P) => boolean,
 ): FunctionComponent<P> {
-  class Kept extends Component<P> {
+  class Memo extends Component<P> {
     override shouldComponentUpdate(next: P): boolean {
       return !same(this.props as P, next);
     }
@@ -14,5 +14,5 @@ export function memo<P extends object>(
       return h(draw, this.props as P);
     }
   }
-  return Kept as unknown as FunctionComponent<P>;
+  return Memo as unknown as FunctionComponent<P>;
 }

@@ -1,4 +1,4 @@
-/** Resources and prompts: what servers offer beside tools. */
+/** Views of resources and prompts. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useState } from "preact/hooks";
@@ -7,8 +7,8 @@ import { SchemaForm } from "../form/form";
 import { argumentsOf } from "../form/values";
 import type { JsonObject, Preview, Problem, Prompt, Resource, Server } from "../protocol";
 import { problemOf, serversOf } from "../store";
-import { bytes, line, visible } from "../text";
-import { useLoaded, useMay, usePanel, useSelect } from "./context";
+import { bytes, singleLine, visible } from "../text";
+import { useLoaded, useAllowed, usePanel, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
 import { Button, ProblemBox, ServerSelect } from "./parts";
 import { PreviewView } from "./preview";
@@ -16,40 +16,38 @@ import { Rows } from "./rows";
 
 type Kind = "resources" | "prompts";
 
-function useOffering(kind: Kind): { servers: Server[]; server: string; choose: (name: string) => void } {
+function useServerChoice(kind: Kind): { servers: Server[]; server: string; choose: (name: string) => void } {
   const all = useSelect((state) => state.servers);
-  const servers = serversOf({ servers: all, calls: {}, questions: {} }).filter(
-    (each) => each.state === "ready" && each[kind] !== null,
-  );
+  const servers = serversOf(all).filter((each) => each.state === "ready" && each[kind] !== null);
   const [chosen, choose] = useState("");
   const server = servers.some((each) => each.name === chosen) ? chosen : (servers[0]?.name ?? "");
   return { servers, server, choose };
 }
 
-/** What was fetched last, and the way to fetch. */
-function useFetched(): {
+/** The last loaded preview and a function to load one. */
+function usePreview(): {
   preview: Preview | null;
   problem: Problem | null;
   busy: boolean;
-  wait: (ask: Promise<Preview>) => Promise<void>;
+  load: (ask: Promise<Preview>) => Promise<void>;
   clear: () => void;
 } {
-  const [state, setState] = useState<{ preview: Preview | null; problem: Problem | null; busy: boolean }>(NOTHING);
+  const [state, setState] = useState<{ preview: Preview | null; problem: Problem | null; busy: boolean }>(NO_PREVIEW);
   const wait = async (ask: Promise<Preview>): Promise<void> => {
-    setState({ ...NOTHING, busy: true });
+    setState({ ...NO_PREVIEW, busy: true });
     try {
       const preview = await ask;
-      setState({ ...NOTHING, preview });
+      setState({ ...NO_PREVIEW, preview });
     } catch (error) {
-      setState({ ...NOTHING, problem: problemOf(error) });
+      setState({ ...NO_PREVIEW, problem: problemOf(error) });
     }
   };
-  return { ...state, wait, clear: () => setState(NOTHING) };
+  return { ...state, load: wait, clear: () => setState(NO_PREVIEW) };
 }
-const NOTHING = { preview: null, problem: null, busy: false };
+const NO_PREVIEW = { preview: null, problem: null, busy: false };
 
-/** The choice of a server, and what it lists. */
-function Listed<Row>({
+/** A server dropdown and the list of what the server offers. */
+function OfferList<ResourceRow>({
   label,
   offering: { servers, server, choose },
   isLoaded,
@@ -60,13 +58,13 @@ function Listed<Row>({
   draw,
 }: {
   label: string;
-  offering: ReturnType<typeof useOffering>;
+  offering: ReturnType<typeof useServerChoice>;
   isLoaded: boolean;
   problem: Problem | null;
-  rows: Row[];
-  chosen: Row | null;
-  onSelect: (row: Row) => void;
-  draw: (row: Row) => ComponentChildren;
+  rows: ResourceRow[];
+  chosen: ResourceRow | null;
+  onSelect: (row: ResourceRow) => void;
+  draw: (row: ResourceRow) => ComponentChildren;
 }): JSX.Element {
   return (
     <>
@@ -79,7 +77,7 @@ function Listed<Row>({
         height={26}
         label={label}
         selected={chosen ? rows.indexOf(chosen) : -1}
-        empty={isLoaded ? "It lists none." : ""}
+        empty={isLoaded ? "This server lists none." : ""}
         onSelect={(index) => {
           const row = rows[index];
           if (row) onSelect(row);
@@ -93,71 +91,73 @@ function Listed<Row>({
   );
 }
 
-function Nothing({ what }: { what: string }): JSX.Element {
-  return <p class="mcp-none">{`No server that is ready offers ${what}.`}</p>;
+function NoServer({ what }: { what: string }): JSX.Element {
+  return <p class="mcp-empty">{`No ready server offers ${what}.`}</p>;
 }
 
-/** A resource, or a template of some. */
+/** A resource or a resource template. */
 interface Row extends Resource {
   template: boolean;
   parameters?: { name: string; required: boolean }[];
 }
 
 export function ResourcesView(): JSX.Element {
-  const offering = useOffering("resources");
-  const { server } = offering;
+  const choice = useServerChoice("resources");
+  const { server } = choice;
   const version = useSelect((state) => state.servers[server]?.resources ?? 0);
   const { model } = usePanel();
-  const may = useMay("read");
+  const may = useAllowed("read");
   const { value, problem } = useLoaded("resources", server && may ? { server } : null, `${server}\n${version}`);
   const [uri, setUri] = useState<string | null>(null);
-  const fetched = useFetched();
-  if (!server) return <Nothing what="resources" />;
-  if (!may) return <p class="mcp-none">This panel can only look at servers, tools and logs.</p>;
+  const fetched = usePreview();
+  if (!server) return <NoServer what="resources" />;
+  if (!may) return <p class="mcp-empty">This panel is read-only and shows only servers, tools and logs.</p>;
   const rows: Row[] = [
     ...(value?.resources ?? []).map((each) => ({ ...each, template: false })),
     ...(value?.templates ?? []).map((each) => ({ ...each, uri: each.template, template: true })),
   ];
   const chosen = rows.find((each) => each.uri === uri) ?? null;
   const list = (
-    <Listed
+    <OfferList
       label="Resources"
-      {...{ offering, problem, rows, chosen }}
+      {...{ offering: choice, problem, rows, chosen }}
       isLoaded={value !== null}
       onSelect={(row) => {
         setUri(row.uri);
         fetched.clear();
-        if (!row.template) void fetched.wait(model.ask("read", { server, uri: row.uri }));
+        if (!row.template) void fetched.load(model.request("read", { server, uri: row.uri }));
       }}
       draw={(row) => (
         <>
-          <span class="mcp-ellipsis" title={line(row.uri)}>
-            {line(row.title ?? row.name)}
+          <span class="mcp-ellipsis" title={singleLine(row.uri)}>
+            {singleLine(row.title ?? row.name)}
           </span>
-          <span class="mcp-dim mcp-marks">{row.template ? "template" : line(row.mime ?? "")}</span>
+          <span class="mcp-muted mcp-row-badges">{row.template ? "template" : singleLine(row.mime ?? "")}</span>
         </>
       )}
     />
   );
   const detail = chosen && (
     <div class="mcp-tool">
-      <h3>{line(chosen.title ?? chosen.name)}</h3>
+      <h3>{singleLine(chosen.title ?? chosen.name)}</h3>
       {chosen.description && <div class="mcp-prose">{visible(chosen.description)}</div>}
-      {chosen.size != null && <div class="mcp-dim">{bytes(chosen.size)}</div>}
+      {chosen.size != null && <div class="mcp-muted">{bytes(chosen.size)}</div>}
       {chosen.parameters ? (
         <Parameters
           key={chosen.uri}
           template={chosen.uri}
           parameters={chosen.parameters}
           busy={fetched.busy}
-          onRead={(values) => void fetched.wait(model.ask("read", { server, template: chosen.uri, arguments: values }))}
+          onRead={(values) =>
+            void fetched.load(model.request("read", { server, template: chosen.uri, arguments: values }))
+          }
         />
       ) : (
         <Address
           key={chosen.uri}
           uri={chosen.uri}
           busy={fetched.busy}
-          onRead={(address) => void fetched.wait(model.ask("read", { server, uri: address }))}
+          onRead={(address) => void fetched.load(model.request("read", { server, uri: address }))}
         />
       )}
       {fetched.problem && <ProblemBox problem={fetched.problem} />}
@@ -175,23 +175,29 @@ export function ResourcesView(): JSX.Element {
   );
 }
 
-/** A field for each parameter of a template; the kernel makes the address of them. */
+/** A form for a template's parameters; the kernel expands the URI. */
 function Parameters(props: {
   template: string;
   parameters: { name: string; required: boolean }[];
   busy: boolean;
   onRead(values: JsonObject): void;
 }): JSX.Element {
-  const [schema] = useState(() => textsOf(props.parameters));
-  const [form, setForm] = useState<FormState>({ value: {}, broken: false });
-  const changed = useCallback((state: FormState) => setForm(state), []);
+  const [schema] = useState(() => stringSchema(props.parameters));
+  const [form, setForm] = useState<FormState>({ value: {}, hasInvalidJson: false });
+  const handleChange = useCallback((state: FormState) => setForm(state), []);
   const read = (): void => {
-    if (!props.busy && !form.broken) props.onRead(argumentsOf(form.value, schema));
+    if (!props.busy && !form.hasInvalidJson) props.onRead(argumentsOf(form.value, schema));
   };
   return (
     <>
-      <code>{line(props.template)}</code>
-      <SchemaForm schema={schema} errors={NO_ERRORS} onChange={changed} onSubmit={read} empty="It takes no parameters.">
+      <code>{singleLine(props.template)}</code>
+      <SchemaForm
+        schema={schema}
+        errors={NO_ERRORS}
+        onChange={handleChange}
+        onSubmit={read}
+        empty="This template takes no parameters."
+      >
         <Button primary busy={props.busy} onClick={read}>
           Read
         </Button>
@@ -200,12 +206,12 @@ function Parameters(props: {
   );
 }
 
-/** The address to read. */
+/** A text field for the URI to read. */
 function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri: string): void }): JSX.Element {
   const [typed, setTyped] = useState(uri);
   return (
     <form
-      class="mcp-toolbar mcp-flush"
+      class="mcp-toolbar mcp-no-padding"
       onSubmit={(event) => {
         event.preventDefault();
         onRead(typed);
@@ -225,8 +231,8 @@ function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri
   );
 }
 
-/** The arguments of a prompt, and the parameters of a template, are texts, all of them. */
-function textsOf(parameters: Prompt["arguments"]): JsonObject {
+/** Build a form schema of strings: prompt arguments and template parameters have no other type. */
+function stringSchema(parameters: Prompt["arguments"]): JsonObject {
   const properties = parameters.map(({ name, description }) => [
     name,
     { type: "string", description: description ?? "" },
@@ -239,23 +245,23 @@ function textsOf(parameters: Prompt["arguments"]): JsonObject {
 }
 
 export function PromptsView(): JSX.Element {
-  const offering = useOffering("prompts");
-  const { server } = offering;
+  const choice = useServerChoice("prompts");
+  const { server } = choice;
   const version = useSelect((state) => state.servers[server]?.prompts ?? 0);
-  const may = useMay("prompt");
+  const may = useAllowed("prompt");
   const { value, problem } = useLoaded("prompts", server && may ? { server } : null, `${server}\n${version}`);
   const [name, setName] = useState<string | null>(null);
-  if (!server) return <Nothing what="prompts" />;
-  if (!may) return <p class="mcp-none">This panel can only look at servers, tools and logs.</p>;
+  if (!server) return <NoServer what="prompts" />;
+  if (!may) return <p class="mcp-empty">This panel is read-only and shows only servers, tools and logs.</p>;
   const prompts = value ?? [];
   const chosen = prompts.find((each) => each.name === name) ?? null;
   const list = (
-    <Listed
+    <OfferList
       label="Prompts"
-      {...{ offering, problem, rows: prompts, chosen }}
+      {...{ offering: choice, problem, rows: prompts, chosen }}
       isLoaded={value !== null}
       onSelect={(prompt) => setName(prompt.name)}
-      draw={(prompt) => <span class="mcp-ellipsis">{line(prompt.title ?? prompt.name)}</span>}
+      draw={(prompt) => <span class="mcp-ellipsis">{singleLine(prompt.title ?? prompt.name)}</span>}
     />
   );
   return (
@@ -271,26 +277,32 @@ export function PromptsView(): JSX.Element {
 
 function PromptDetail({ server, prompt }: { server: string; prompt: Prompt }): JSX.Element {
   const { model } = usePanel();
-  const [schema] = useState(() => textsOf(prompt.arguments));
-  const [form, setForm] = useState<FormState>({ value: {}, broken: false });
-  const changed = useCallback((state: FormState) => setForm(state), []);
-  const fetched = useFetched();
+  const [schema] = useState(() => stringSchema(prompt.arguments));
+  const [form, setForm] = useState<FormState>({ value: {}, hasInvalidJson: false });
+  const handleChange = useCallback((state: FormState) => setForm(state), []);
+  const fetched = usePreview();
   const get = (): void => {
-    if (form.broken) return;
-    const given = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
-    void fetched.wait(
-      model.ask("prompt", {
+    if (form.hasInvalidJson) return;
+    const strings = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
+    void fetched.load(
+      model.request("prompt", {
         server,
         prompt: prompt.name,
-        arguments: Object.fromEntries(given) as { [key: string]: string },
+        arguments: Object.fromEntries(strings) as { [key: string]: string },
       }),
     );
   };
   return (
     <div class="mcp-tool">
-      <h3>{line(prompt.title ?? prompt.name)}</h3>
+      <h3>{singleLine(prompt.title ?? prompt.name)}</h3>
       {prompt.description && <div class="mcp-prose">{visible(prompt.description)}</div>}
-      <SchemaForm schema={schema} errors={NO_ERRORS} onChange={changed} onSubmit={get} empty="It takes no arguments.">
+      <SchemaForm
+        schema={schema}
+        errors={NO_ERRORS}
+        onChange={handleChange}
+        onSubmit={get}
+        empty="This prompt takes no arguments."
+      >
         <Button primary busy={fetched.busy} onClick={get}>
           Get
         </Button>

@@ -1,12 +1,12 @@
-/** What several views are made of. */
+/** Components shared by the views. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Badge, Call, Problem, ServerState } from "../protocol";
-import { duration, line, visible, whole } from "../text";
-import { useAct, useMay, useNow, useUnique } from "./context";
+import { singleLine, visible, wholeDuration } from "../text";
+import { useRequest, useAllowed, useNow, useUniqueId } from "./context";
 
-export const STATE_WORDS: { [State in ServerState]: string } = {
+export const STATE_LABELS: { [State in ServerState]: string } = {
   disabled: "disabled",
   stopped: "stopped",
   starting: "starting",
@@ -31,7 +31,7 @@ const TONES: { [State in ServerState]: "good" | "busy" | "bad" | "ask" | "off" }
 };
 
 export function StateMark({ state }: { state: ServerState }): JSX.Element {
-  const word = STATE_WORDS[state] ?? line(state);
+  const word = STATE_LABELS[state] ?? singleLine(state);
   return (
     <span class={`mcp-state mcp-tone-${TONES[state] ?? "off"}`}>
       <span class="mcp-dot" aria-hidden="true" />
@@ -40,13 +40,13 @@ export function StateMark({ state }: { state: ServerState }): JSX.Element {
   );
 }
 
-const RANKS: { [kind: string]: number } = { danger: 2, neutral: 1, safe: 0 };
+const SEVERITIES: { [kind: string]: number } = { danger: 2, neutral: 1, safe: 0 };
 
-/** The one that a user must not miss, where there is room for one alone. */
-export function worst(badges: Badge[]): Badge[] {
+/** The most severe badge, for rows with space for only one. */
+export function mostSevere(badges: Badge[]): Badge[] {
   const [first, ...others] = badges;
   if (!first) return [];
-  const rank = ({ kind }: Badge): number => RANKS[kind] ?? 1;
+  const rank = ({ kind }: Badge): number => SEVERITIES[kind] ?? 1;
   return [others.reduce((found, each) => (rank(each) > rank(found) ? each : found), first)];
 }
 
@@ -55,26 +55,26 @@ export function Badges({ badges }: { badges: Badge[] }): JSX.Element {
     <>
       {badges.map(({ text, kind }) => (
         <span key={text} class={`mcp-badge mcp-badge-${kind === "safe" || kind === "danger" ? kind : "neutral"}`}>
-          {line(text)}
+          {singleLine(text)}
         </span>
       ))}
     </>
   );
 }
 
-/** Characters of a message that may not all be in sight. */
-const LONG = 400;
+/** Messages longer than this scroll and need keyboard focus. */
+const LONG_MESSAGE = 400;
 
 export function ProblemBox({ problem }: { problem: Problem }): JSX.Element {
   return (
-    <div class="mcp-problem" tabIndex={problem.message.length > LONG ? 0 : undefined}>
+    <div class="mcp-problem" tabIndex={problem.message.length > LONG_MESSAGE ? 0 : undefined}>
       <div>{visible(problem.message)}</div>
-      {problem.hint && <div class="mcp-fix">{visible(problem.hint)}</div>}
+      {problem.hint && <div class="mcp-hint">{visible(problem.hint)}</div>}
     </div>
   );
 }
 
-/** Lines as they are. It scrolls, and so the keyboard can get there. */
+/** Preformatted text, focusable so that it scrolls by keyboard. */
 export function Lines({ label, text }: { label: string; text: string }): JSX.Element {
   return (
     <pre class="mcp-pre" tabIndex={0} role="region" aria-label={label}>
@@ -89,14 +89,13 @@ interface ButtonProps {
   primary?: boolean;
   quiet?: boolean;
   disabled?: boolean;
-  /** It does nothing for now, and keeps the focus. */
+  /** Ignore clicks but keep the focus. */
   busy?: boolean;
   label?: string;
-  danger?: boolean;
 }
 
-export function Button({ onClick, children, primary, quiet, disabled, busy, label, danger }: ButtonProps): JSX.Element {
-  const kind = primary ? " mcp-primary" : danger ? " mcp-danger" : quiet ? " mcp-quiet" : "";
+export function Button({ onClick, children, primary, quiet, disabled, busy, label }: ButtonProps): JSX.Element {
+  const kind = primary ? " mcp-primary" : quiet ? " mcp-quiet" : "";
   return (
     <button
       type="button"
@@ -111,10 +110,10 @@ export function Button({ onClick, children, primary, quiet, disabled, busy, labe
   );
 }
 
-/** A part that opens. */
+/** An expandable section. */
 export function Disclosure(props: { title: string; open?: boolean; children: () => ComponentChildren }): JSX.Element {
   const [open, setOpen] = useState(props.open ?? false);
-  const id = useUnique();
+  const id = useUniqueId();
   return (
     <div class="mcp-disclosure">
       <button type="button" class="mcp-caret" aria-expanded={open} aria-controls={id} onClick={() => setOpen(!open)}>
@@ -127,11 +126,11 @@ export function Disclosure(props: { title: string; open?: boolean; children: () 
   );
 }
 
-/** How far a call is, since when, and the way to end it. Its place is always as high. */
+/** A call's progress, running time and Cancel button, at a constant height. */
 export function CallProgress({ call }: { call: Call }): JSX.Element {
   const now = useNow(true);
-  const act = useAct();
-  const mayCancel = useMay("cancel");
+  const act = useRequest();
+  const mayCancel = useAllowed("cancel");
   const { progress } = call;
   const total = progress?.total ?? null;
   const part = progress && total ? Math.min(1, Math.max(0, progress.progress / total)) : null;
@@ -140,11 +139,11 @@ export function CallProgress({ call }: { call: Call }): JSX.Element {
     <div class="mcp-call">
       <div class="mcp-call-line">
         <span class="mcp-ellipsis">
-          {progress?.message ? line(progress.message) : part === null ? "running" : `${Math.round(part * 100)} %`}
+          {progress?.message ? singleLine(progress.message) : part === null ? "running" : `${Math.round(part * 100)} %`}
         </span>
-        <span class="mcp-dim mcp-figure">{whole(now - call.started)}</span>
+        <span class="mcp-muted mcp-figure">{wholeDuration(now - call.started)}</span>
         {mayCancel && (
-          <Button label={`Cancel ${line(name)}`} onClick={() => void act("cancel", { call: call.id })}>
+          <Button label={`Cancel ${singleLine(name)}`} onClick={() => void act("cancel", { call: call.id })}>
             Cancel
           </Button>
         )}
@@ -152,7 +151,7 @@ export function CallProgress({ call }: { call: Call }): JSX.Element {
       <div
         class={part === null ? "mcp-bar mcp-bar-open" : "mcp-bar"}
         role="progressbar"
-        aria-label={`Progress of ${line(name)}`}
+        aria-label={`Progress of ${singleLine(name)}`}
         aria-valuemin={0}
         aria-valuemax={100}
         aria-valuenow={part === null ? undefined : Math.round(part * 100)}
@@ -163,8 +162,6 @@ export function CallProgress({ call }: { call: Call }): JSX.Element {
   );
 }
 
-export const seconds = duration;
-
 interface TabsProps<Name extends string> {
   names: readonly { name: Name; title: string; note?: string }[];
   now: Name;
@@ -173,7 +170,7 @@ interface TabsProps<Name extends string> {
   label: string;
 }
 
-/** Tabs that the arrow keys walk through. */
+/** A tab bar with arrow-key navigation. */
 export function Tabs<Name extends string>({ names, now, onChange, prefix, label }: TabsProps<Name>): JSX.Element {
   const bar = useRef<HTMLDivElement>(null);
   const go = (index: number): void => {
@@ -205,14 +202,14 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
         >
           {title}
           {note && <span class="mcp-count">{note}</span>}
-          {note && <span class="mcp-unseen"> running</span>}
+          {note && <span class="mcp-visually-hidden"> running</span>}
         </button>
       ))}
     </div>
   );
 }
 
-/** Which server; the first where none was chosen. */
+/** A server dropdown. */
 export function ServerSelect(props: {
   servers: { name: string }[];
   value: string;
@@ -228,7 +225,7 @@ export function ServerSelect(props: {
     >
       {props.servers.map(({ name }) => (
         <option key={name} value={name}>
-          {line(name)}
+          {singleLine(name)}
         </option>
       ))}
     </select>

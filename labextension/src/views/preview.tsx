@@ -1,37 +1,40 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Preview } from "../protocol";
-import { sanitised } from "../sanitise";
+import { sanitise } from "../sanitise";
 import { isVisitor } from "../store";
 import css from "../styles/preview.css?inline";
-import { bytes, line, visible, webAddress } from "../text";
-import { usePanel, useSelect } from "./context";
+import { bytes, singleLine, visible, webAddress } from "../text";
+import { useCopy, usePanel, useSelect } from "./context";
 import { Button, Disclosure, Lines } from "./parts";
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]);
-const LONGEST = 200_000;
+const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]);
+const MAX_CHARACTERS = 200_000;
 
-/** What a call, a resource or a prompt gave. */
+/** Preview of the result of a call, a resource or a prompt. */
 export function PreviewView({ preview, label }: { preview: Preview; label: string }): JSX.Element {
-  const { services, model } = usePanel();
+  const { services } = usePanel();
+  const copy = useCopy();
   const visitor = useSelect(isVisitor);
   const { text, html, image, json, links, truncated, size, variable } = preview;
   const hasJson = json !== null && json !== undefined;
-  const written = hasJson ? JSON.stringify(json, null, 2) : "";
-  const only = hasJson && !text && !html && !image;
-  const copied = text ?? written;
-  const isPicture = image && PICTURES.has(image.mime) && /^[A-Za-z0-9+/=\s]+$/.test(image.data);
+  const jsonText = hasJson ? JSON.stringify(json, null, 2) : "";
+  const isJsonOnly = hasJson && !text && !html && !image;
+  const copyText = text ?? jsonText;
+  const hasImage = image && IMAGE_TYPES.has(image.mime) && /^[A-Za-z0-9+/=\s]+$/.test(image.data);
   return (
     <div class="mcp-preview" role="group" aria-label={label}>
-      {isPicture && <img class="mcp-picture" src={`data:${image.mime};base64,${image.data}`} alt={line(label)} />}
+      {hasImage && <img class="mcp-picture" src={`data:${image.mime};base64,${image.data}`} alt={singleLine(label)} />}
       {html ? (
         <Html html={html} label={label} />
       ) : (
-        text && <Lines label="Text" text={visible(text.slice(0, LONGEST))} />
+        text && <Lines label="Text" text={visible(text.slice(0, MAX_CHARACTERS))} />
       )}
-      {only && <Lines label="Data" text={visible(written.slice(0, LONGEST))} />}
-      {hasJson && !only && (
-        <Disclosure title="Data">{() => <Lines label="Data" text={visible(written.slice(0, LONGEST))} />}</Disclosure>
+      {isJsonOnly && <Lines label="Data" text={visible(jsonText.slice(0, MAX_CHARACTERS))} />}
+      {hasJson && !isJsonOnly && (
+        <Disclosure title="Data">
+          {() => <Lines label="Data" text={visible(jsonText.slice(0, MAX_CHARACTERS))} />}
+        </Disclosure>
       )}
       {links.length > 0 && (
         <ul class="mcp-links">
@@ -42,30 +45,22 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
           ))}
         </ul>
       )}
-      {!text && !html && !isPicture && !hasJson && !links.length && <p class="mcp-dim">Nothing came back.</p>}
+      {!text && !html && !hasImage && !hasJson && !links.length && <p class="mcp-muted">The result is empty.</p>}
       <div class="mcp-foot">
-        <span class="mcp-dim">
+        <span class="mcp-muted">
           {bytes(size)}
-          {truncated && ", cut here"}
-          {variable && " · whole in "}
-          {variable && <code>{line(variable)}</code>}
+          {truncated && ", truncated"}
+          {variable && " · full value in "}
+          {variable && <code>{singleLine(variable)}</code>}
         </span>
-        {copied !== "" && (
-          <Button
-            quiet
-            onClick={() =>
-              void services.copy(copied).then(
-                () => model.notify("Copied."),
-                (error: Error) => model.notify(error.message, true),
-              )
-            }
-          >
+        {copyText !== "" && (
+          <Button quiet onClick={() => copy(copyText)}>
             Copy
           </Button>
         )}
         {variable && !visitor && (
           <Button quiet onClick={() => void services.insertCode(variable)}>
-            Insert its name
+            Insert variable name
           </Button>
         )}
       </div>
@@ -73,48 +68,48 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
   );
 }
 
-/** An address that a browser may open is a link; any other is text. */
+/** A link for http and https URLs; plain text for any other URI. */
 export function Link({ uri, name }: { uri: string; name: string }): JSX.Element {
   const address = webAddress(uri);
   if (address === null) {
     return (
       <>
-        {line(name)} <code>{line(uri)}</code>
+        {singleLine(name)} <code>{singleLine(uri)}</code>
       </>
     );
   }
   return (
-    <a href={address} rel="noopener noreferrer" target="_blank" title={line(uri)}>
-      {line(name) || line(uri)}
+    <a href={address} rel="noopener noreferrer" target="_blank" title={singleLine(uri)}>
+      {singleLine(name) || singleLine(uri)}
     </a>
   );
 }
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-const PLACES = 6;
+const MAX_DECIMALS = 6;
 
-/** A table's cell: numbers at the right, with as many places as pandas prints; what does not fit is in its title. */
-function arrange(cell: HTMLTableCellElement): void {
+/** Format a table cell: right-align and round numbers, and keep the full text in the title. */
+function formatCell(cell: HTMLTableCellElement): void {
   const text = (cell.textContent ?? "").trim();
   if (NUMBER.test(text)) {
     cell.classList.add("number");
-    const short = rounded(text);
+    const short = roundFloat(text);
     if (short === text) return;
     cell.textContent = short;
     cell.title = text;
   } else if (text && !cell.title && !cell.children.length) cell.title = text;
 }
 
-/** A float with too many places, rounded to those that pandas prints. */
-export function rounded(text: string): string {
+/** Round a float to the number of decimals that pandas prints. */
+export function roundFloat(text: string): string {
   const places = /\.(\d+)/.exec(text)?.[1]?.length ?? 0;
   const value = Number(text);
-  if (places <= PLACES || !Number.isFinite(value)) return text;
+  if (places <= MAX_DECIMALS || !Number.isFinite(value)) return text;
   const size = Math.abs(value);
-  return size !== 0 && (size < 1e-4 || size >= 1e16) ? value.toExponential(PLACES) : value.toFixed(PLACES);
+  return size !== 0 && (size < 1e-4 || size >= 1e16) ? value.toExponential(MAX_DECIMALS) : value.toFixed(MAX_DECIMALS);
 }
 
-/** Apart from the page: its styles do not reach in, nor what is in it out. */
+/** HTML in a shadow root, isolated from the page's styles. */
 function Html({ html, label }: { html: string; label: string }): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -122,8 +117,8 @@ function Html({ html, label }: { html: string; label: string }): JSX.Element {
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
     const style = document.createElement("style");
     style.textContent = css;
-    const fragment = sanitised(html);
-    for (const cell of fragment.querySelectorAll("td")) arrange(cell);
+    const fragment = sanitise(html);
+    for (const cell of fragment.querySelectorAll("td")) formatCell(cell);
     root.replaceChildren(style, fragment);
   }, [html]);
   return <div ref={host} class="mcp-html" tabIndex={0} role="region" aria-label={label} />;

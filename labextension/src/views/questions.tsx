@@ -1,10 +1,10 @@
-/** What the kernel wants to know before something goes on. */
+/** Questions from the kernel: approvals, trust, forms and links. */
 
 import type { JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
-import { shown } from "../form/schema";
+import { valueText } from "../form/schema";
 import { argumentsOf, defaults } from "../form/values";
 import type {
   Answer,
@@ -18,32 +18,32 @@ import type {
   WantedCall,
 } from "../protocol";
 import { problemOf, questionsOf } from "../store";
-import { line, visible, webAddress } from "../text";
-import { problemText, useMay, usePanel, useSelect } from "./context";
+import { singleLine, visible, webAddress } from "../text";
+import { problemText, useAllowed, usePanel, useSelect } from "./context";
 import { Button, Lines } from "./parts";
 
-/** Round questions that a cell waits for. */
-export const ASKING = "mcp-asking";
+/** Class of a question form below a waiting cell. */
+export const CELL_FORM_CLASS = "mcp-cell-form";
 
-/** The oldest question there is, before everything else in the panel. */
+/** The oldest open question, above the rest of the panel. */
 export function Questions({ prefix }: { prefix: string }): JSX.Element {
   const all = useSelect((state) => state.questions);
-  const [question, ...others] = questionsOf({ questions: all, servers: {}, calls: {} });
+  const [question, ...others] = questionsOf(all);
   return (
     <>
-      <span class="mcp-unseen" role="status">
-        {question ? `${line(question.server)} asks: ${line(question.title)}` : ""}
+      <span class="mcp-visually-hidden" role="status">
+        {question ? `${singleLine(question.server)} asks: ${singleLine(question.title)}` : ""}
       </span>
       {question && <Dialog key={question.id} question={question} more={others.length} prefix={prefix} />}
     </>
   );
 }
 
-/** Milliseconds after a question has pushed what is below it, in which a click is meant for what stood there before. */
-const SETTLING = 400;
+/** Milliseconds after a question moves the layout during which clicks are ignored. */
+const CLICK_GUARD = 400;
 
-/** Gives what keeps clicks from a panel whose layout a question has just changed. */
-export function useSettling(): string {
+/** Return a class that ignores clicks just after a question moved the panel's layout. */
+export function useClickGuard(): string {
   const asked = useSelect((state) => Object.keys(state.questions).join());
   const before = useRef(asked);
   const [settling, setSettling] = useState(false);
@@ -51,44 +51,44 @@ export function useSettling(): string {
     if (before.current === asked) return;
     before.current = asked;
     setSettling(true);
-    const timer = setTimeout(() => setSettling(false), SETTLING);
+    const timer = setTimeout(() => setSettling(false), CLICK_GUARD);
     return () => {
       clearTimeout(timer);
       setSettling(false);
     };
   }, [asked]);
-  return settling ? " mcp-settling" : "";
+  return settling ? " mcp-click-guard" : "";
 }
 
-/** A user who writes is not interrupted; one whose focus rests in the panel, or whose cell waits, is led to the question.
+/** Focus a new question if its cell waits or the panel has the focus, but never while the user is typing.
  *
- * @returns What leads back.
+ * @returns A function that restores the focus.
  */
-function lead(dialog: HTMLElement): () => void {
+function focusQuestion(dialog: HTMLElement): () => void {
   const panel = dialog.closest(".ipymcp");
   const focused = document.activeElement;
-  const writes = focused?.matches("input, select, textarea, [contenteditable]") ?? false;
-  const waits = dialog.closest(`.${ASKING}`) !== null;
-  if (waits) dialog.scrollIntoView({ block: "nearest" });
-  if (!writes && (waits || panel?.contains(focused))) dialog.focus();
+  const isTyping = focused?.matches("input, select, textarea, [contenteditable]") ?? false;
+  const isCellForm = dialog.closest(`.${CELL_FORM_CLASS}`) !== null;
+  if (isCellForm) dialog.scrollIntoView({ block: "nearest" });
+  if (!isTyping && (isCellForm || panel?.contains(focused))) dialog.focus();
   return () => {
     const now = document.activeElement;
     const isLost = now === null || now === document.body || dialog.contains(now);
-    if (waits && isLost && focused instanceof HTMLElement) focused.focus();
+    if (isCellForm && isLost && focused instanceof HTMLElement) focused.focus();
   };
 }
 
 function Dialog({ question, more, prefix }: { question: Question; more: number; prefix: string }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
-  const may = useMay("answer");
+  const may = useAllowed("answer");
   const [problem, setProblem] = useState("");
   const { model } = usePanel();
-  useEffect(() => (box.current ? lead(box.current) : undefined), []);
+  useEffect(() => (box.current ? focusQuestion(box.current) : undefined), []);
   const answer = useCallback(
     async (value: Answer): Promise<unknown> => {
       try {
         setProblem("");
-        return await model.ask("answer", value);
+        return await model.request("answer", value);
       } catch (error) {
         setProblem(problemText(problemOf(error)));
         return undefined;
@@ -107,8 +107,8 @@ function Dialog({ question, more, prefix }: { question: Question; more: number; 
       ref={box}
     >
       <h2 id={`${prefix}-question`}>
-        {line(question.title)}
-        {more > 0 && <span class="mcp-dim">{` · ${more} more after this`}</span>}
+        {singleLine(question.title)}
+        {more > 0 && <span class="mcp-muted">{` · ${more} more after this`}</span>}
       </h2>
       <div class="mcp-prose" id={`${prefix}-message`}>
         {visible(question.message)}
@@ -116,18 +116,18 @@ function Dialog({ question, more, prefix }: { question: Question; more: number; 
       {may ? (
         <Body question={question} answer={answer} />
       ) : (
-        <p class="mcp-dim">This panel can only look: answer in the notebook.</p>
+        <p class="mcp-muted">This panel is read-only: answer in the notebook.</p>
       )}
-      <div role="alert" class="mcp-wrong">
+      <div role="alert" class="mcp-field-error">
         {visible(problem)}
       </div>
     </div>
   );
 }
 
-type Answering = (value: Answer) => Promise<unknown>;
+type SendAnswer = (value: Answer) => Promise<unknown>;
 
-function Body({ question, answer }: { question: Question; answer: Answering }): JSX.Element {
+function Body({ question, answer }: { question: Question; answer: SendAnswer }): JSX.Element {
   switch (question.type) {
     case "approve":
       return <Approve question={question} answer={answer} />;
@@ -146,13 +146,13 @@ function Body({ question, answer }: { question: Question; answer: Answering }): 
   }
 }
 
-const WHO = {
+const CALLER_PHRASES = {
   user: "You call",
   model: "A model wants to call",
   app: "An app wants to call",
   server: "A server wants your model to answer",
 };
-const ANSWERS: { [A in ApprovalAnswer]: string } = {
+const ANSWER_LABELS: { [A in ApprovalAnswer]: string } = {
   once: "Allow once",
   answer: "Allow for the rest of this answer",
   server: "Allow all tools of the server in this notebook",
@@ -162,26 +162,26 @@ const ANSWERS: { [A in ApprovalAnswer]: string } = {
   no: "Deny",
 };
 
-function Approve({ question, answer }: { question: ApproveQuestion; answer: Answering }): JSX.Element {
+function Approve({ question, answer }: { question: ApproveQuestion; answer: SendAnswer }): JSX.Element {
   const [longer, setLonger] = useState<ApprovalAnswer | "">("");
   const short: ApprovalAnswer[] = ["once", "no"];
   const long = question.answers.filter((each) => !short.includes(each));
-  const say = (value: ApprovalAnswer): void => void answer({ question: question.id, answer: value });
+  const send = (value: ApprovalAnswer): void => void answer({ question: question.id, answer: value });
   return (
     <>
       {question.calls.map((call, index) => (
-        <Wanted key={index} call={call} />
+        <CallRequest key={index} call={call} />
       ))}
       <div class="mcp-actions">
         {short
           .filter((each) => question.answers.includes(each))
           .map((each) => (
-            <Button key={each} primary={each === "once"} onClick={() => say(each)}>
-              {ANSWERS[each]}
+            <Button key={each} primary={each === "once"} onClick={() => send(each)}>
+              {ANSWER_LABELS[each]}
             </Button>
           ))}
         {long.length > 0 && (
-          <span class="mcp-actions mcp-flush">
+          <span class="mcp-actions mcp-no-padding">
             <select
               class="mcp-input mcp-select"
               aria-label="Other answers"
@@ -191,11 +191,11 @@ function Approve({ question, answer }: { question: ApproveQuestion; answer: Answ
               <option value="">other answers{"\u2026"}</option>
               {long.map((each) => (
                 <option key={each} value={each}>
-                  {ANSWERS[each] ?? each}
+                  {ANSWER_LABELS[each] ?? each}
                 </option>
               ))}
             </select>
-            <Button disabled={longer === ""} onClick={() => longer && say(longer)}>
+            <Button disabled={longer === ""} onClick={() => longer && send(longer)}>
               Answer
             </Button>
           </span>
@@ -205,19 +205,20 @@ function Approve({ question, answer }: { question: ApproveQuestion; answer: Answ
   );
 }
 
-function Wanted({ call }: { call: WantedCall }): JSX.Element {
+function CallRequest({ call }: { call: WantedCall }): JSX.Element {
   const given = Object.entries(call.arguments);
   return (
-    <div class="mcp-wanted">
+    <div class="mcp-call-request">
       <div>
-        {WHO[call.caller] ?? "Somebody wants to call"} <strong>{line(`${call.server}.${call.tool}`)}</strong>{" "}
-        <span class="mcp-dim">
-          {line(call.why)}
-          {call.hints && `; the server says that it ${line(call.hints)}`}
+        {CALLER_PHRASES[call.caller] ?? "Someone wants to call"}{" "}
+        <strong>{singleLine(`${call.server}.${call.tool}`)}</strong>{" "}
+        <span class="mcp-muted">
+          {singleLine(call.why)}
+          {call.hints && `; the server says that it ${singleLine(call.hints)}`}
         </span>
       </div>
       {call.code ? (
-        <ol class="mcp-whole" aria-label="The code that would run">
+        <ol class="mcp-code-lines" aria-label="The code that would run">
           {visible(call.code)
             .split("\n")
             .map((each, number) => (
@@ -229,41 +230,41 @@ function Wanted({ call }: { call: WantedCall }): JSX.Element {
       ) : given.length ? (
         <dl class="mcp-facts">
           {given.map(([name, value]) => [
-            <dt key={`${name} name`}>{line(name)}</dt>,
+            <dt key={`${name} name`}>{singleLine(name)}</dt>,
             <dd key={name}>
-              <Given name={name} value={shown(value)} />
+              <ArgumentValue name={name} value={valueText(value)} />
             </dd>,
           ])}
         </dl>
       ) : (
-        <div class="mcp-dim">no arguments</div>
+        <div class="mcp-muted">no arguments</div>
       )}
     </div>
   );
 }
 
-const SHORT = 200;
+const MAX_INLINE = 200;
 
-/** A value as a whole; a long one scrolls, also by the keyboard. */
-function Given({ name, value }: { name: string; value: string }): JSX.Element {
+/** An argument's full value; long values scroll and are keyboard-accessible. */
+function ArgumentValue({ name, value }: { name: string; value: string }): JSX.Element {
   const text = visible(value);
-  return text.length > SHORT || text.includes("\n") ? (
-    <Lines label={`Argument ${line(name)}`} text={text} />
+  return text.length > MAX_INLINE || text.includes("\n") ? (
+    <Lines label={`Argument ${singleLine(name)}`} text={text} />
   ) : (
     <code>{text}</code>
   );
 }
 
-/** One line, as it is: a break in it is shown for what it is, and begins no other. */
-const whole = (text: string): string => visible(text).replace(/\n/g, "\u23ce");
+/** Show line breaks as symbols, so that one line cannot pose as several. */
+const withVisibleBreaks = (text: string): string => visible(text).replace(/\n/g, "\u23ce");
 
-function Trust({ question, answer }: { question: TrustQuestion; answer: Answering }): JSX.Element {
+function Trust({ question, answer }: { question: TrustQuestion; answer: SendAnswer }): JSX.Element {
   const [servers, setServers] = useState<readonly string[]>([]);
   const [secrets, setSecrets] = useState<readonly string[]>([]);
   const toggled = (all: readonly string[], name: string): string[] =>
     all.includes(name) ? all.filter((each) => each !== name) : [...all, name];
   const keyOf = (server: string, secret: string): string => JSON.stringify([server, secret]);
-  const say = (agreed: readonly string[]): void => {
+  const send = (agreed: readonly string[]): void => {
     const granted = secrets
       .map((each) => JSON.parse(each) as [string, string])
       .filter(([server]) => agreed.includes(server));
@@ -272,7 +273,7 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
   return (
     <>
       {question.candidates.map((candidate) => (
-        <div key={candidate.name} class="mcp-wanted">
+        <div key={candidate.name} class="mcp-call-request">
           <label class="mcp-check">
             <input
               type="checkbox"
@@ -280,13 +281,16 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
               onChange={() => setServers(toggled(servers, candidate.name))}
             />
             <span>
-              Run <strong>{line(candidate.name)}</strong>
+              Run <strong>{singleLine(candidate.name)}</strong>
             </span>
           </label>
-          <Lines label={`What ${line(candidate.name)} is`} text={candidate.lines.map(whole).join("\n")} />
+          <Lines
+            label={`What ${singleLine(candidate.name)} is`}
+            text={candidate.lines.map(withVisibleBreaks).join("\n")}
+          />
           {candidate.dangers.map((danger) => (
             <p key={danger} class="mcp-warning">
-              {whole(danger)}
+              {withVisibleBreaks(danger)}
             </p>
           ))}
           {candidate.secrets.map((secret) => (
@@ -298,17 +302,17 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
                 onChange={() => setSecrets(toggled(secrets, keyOf(candidate.name, secret)))}
               />
               <span>
-                Give it your secret <strong>{line(secret)}</strong>
+                Give it your secret <strong>{singleLine(secret)}</strong>
               </span>
             </label>
           ))}
         </div>
       ))}
       <div class="mcp-actions">
-        <Button primary disabled={!servers.length} onClick={() => say(servers)}>
-          Trust what is ticked
+        <Button primary disabled={!servers.length} onClick={() => send(servers)}>
+          Trust selected
         </Button>
-        <Button onClick={() => say([])}>Trust none</Button>
+        <Button onClick={() => send([])}>Trust none</Button>
       </div>
     </>
   );
@@ -316,13 +320,13 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: Answerin
 
 const NO_ERRORS: ArgumentError[] = [];
 
-function Fill({ question, answer }: { question: FillQuestion; answer: Answering }): JSX.Element {
+function Fill({ question, answer }: { question: FillQuestion; answer: SendAnswer }): JSX.Element {
   const [initial] = useState(() => defaults(question.schema));
-  const [form, setForm] = useState<FormState>({ value: initial, broken: false });
+  const [form, setForm] = useState<FormState>({ value: initial, hasInvalidJson: false });
   const [errors, setErrors] = useState(NO_ERRORS);
-  const changed = useCallback((state: FormState) => setForm(state), []);
+  const handleChange = useCallback((state: FormState) => setForm(state), []);
   const accept = async (): Promise<void> => {
-    if (form.broken) return setErrors([{ path: [], message: "Some of it is not JSON yet." }]);
+    if (form.hasInvalidJson) return setErrors([{ path: [], message: "Some fields contain invalid JSON." }]);
     const content = argumentsOf(form.value, question.schema);
     const value = await answer({ question: question.id, action: "accept", content });
     const found = (value as { errors?: ArgumentError[] } | null | undefined)?.errors;
@@ -334,7 +338,7 @@ function Fill({ question, answer }: { question: FillQuestion; answer: Answering 
       schema={question.schema}
       initial={initial}
       errors={errors}
-      onChange={changed}
+      onChange={handleChange}
       onSubmit={() => void accept()}
       empty="There is nothing to fill in."
     >
@@ -349,7 +353,7 @@ function Fill({ question, answer }: { question: FillQuestion; answer: Answering 
   );
 }
 
-function Visit({ question, answer }: { question: VisitQuestion; answer: Answering }): JSX.Element {
+function Visit({ question, answer }: { question: VisitQuestion; answer: SendAnswer }): JSX.Element {
   const { services } = usePanel();
   const address = webAddress(question.url);
   const open = (): void => {
@@ -361,13 +365,13 @@ function Visit({ question, answer }: { question: VisitQuestion; answer: Answerin
   return (
     <>
       <p>
-        It leads to <strong>{line(question.domain)}</strong>
+        This link leads to <strong>{singleLine(question.domain)}</strong>
       </p>
-      <Lines label="The whole address" text={line(question.url)} />
-      {address === null && <p class="mcp-warning">This is not a web address: it is not opened.</p>}
+      <Lines label="Full address" text={singleLine(question.url)} />
+      {address === null && <p class="mcp-warning">This is not a web address, so it cannot be opened.</p>}
       <div class="mcp-actions">
         <Button primary disabled={address === null} onClick={open}>
-          Open it
+          Open link
         </Button>
         <Button onClick={() => refuse("decline")}>Decline</Button>
         <Button quiet onClick={() => refuse("cancel")}>

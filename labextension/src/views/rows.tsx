@@ -1,53 +1,53 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { useUnique } from "./context";
+import { useUniqueId } from "./context";
 
-/** A list of which only the rows in sight are drawn; all are equally high. */
+/** A virtual list: renders visible rows only, all of equal height. */
 interface WindowProps {
   count: number;
-  /** Of a row, in pixels. */
+  /** Row height in pixels. */
   height: number;
   draw(index: number): ComponentChildren;
 }
 
-const MARGIN = 8;
-const UNMEASURED = 400;
+const OVERSCAN_ROWS = 8;
+const DEFAULT_HEIGHT = 400;
 
-interface Sight {
+interface VisibleRange {
   first: number;
   last: number;
 }
 
-function useSight(
+function useVisibleRange(
   count: number,
   height: number,
-): { box: { current: HTMLDivElement | null }; sight: Sight; look: () => void } {
+): { box: { current: HTMLDivElement | null }; visibleRows: VisibleRange; measure: () => void } {
   const box = useRef<HTMLDivElement>(null);
-  const [place, setPlace] = useState({ top: 0, high: UNMEASURED });
-  const look = (): void => {
+  const [viewport, setViewport] = useState({ top: 0, high: DEFAULT_HEIGHT });
+  const measure = (): void => {
     if (!box.current) return;
     const { scrollTop, clientHeight } = box.current;
-    setPlace((old) => {
+    setViewport((old) => {
       const top = Math.floor(scrollTop / height) * height;
-      const high = clientHeight || UNMEASURED;
+      const high = clientHeight || DEFAULT_HEIGHT;
       return old.top === top && old.high === high ? old : { top, high };
     });
   };
-  // Without rows there is no box to measure.
+  // The element exists only if there are rows.
   const isEmpty = count === 0;
   useLayoutEffect(() => {
-    look();
+    measure();
     if (!box.current || typeof ResizeObserver === "undefined") return;
-    const observer = new ResizeObserver(look);
+    const observer = new ResizeObserver(measure);
     observer.observe(box.current);
     return () => observer.disconnect();
   }, [isEmpty]);
-  const first = Math.max(0, Math.min(count - 1, Math.floor(place.top / height)) - MARGIN);
-  const last = Math.min(count, Math.ceil((place.top + place.high) / height) + MARGIN);
-  return { box, sight: { first, last }, look };
+  const first = Math.max(0, Math.min(count - 1, Math.floor(viewport.top / height)) - OVERSCAN_ROWS);
+  const last = Math.min(count, Math.ceil((viewport.top + viewport.high) / height) + OVERSCAN_ROWS);
+  return { box, visibleRows: { first, last }, measure };
 }
 
-function range({ first, last }: Sight): number[] {
+function indexes({ first, last }: VisibleRange): number[] {
   return Array.from({ length: Math.max(0, last - first) }, (_, index) => first + index);
 }
 
@@ -58,11 +58,11 @@ interface ListProps extends WindowProps {
   empty: string;
 }
 
-/** Rows of which one is chosen, with the mouse or the arrow keys. */
+/** A list with one selectable row, by mouse or arrow keys. */
 export function Rows({ count, height, draw, label, selected, onSelect, empty }: ListProps): JSX.Element {
-  const { box, sight, look } = useSight(count, height);
+  const { box, visibleRows, measure } = useVisibleRange(count, height);
   const [cursor, setCursor] = useState(selected);
-  const id = useUnique();
+  const id = useUniqueId();
   useEffect(() => setCursor(selected), [selected]);
   const at = Math.max(0, Math.min(cursor, count - 1));
   const show = (index: number): void => {
@@ -72,7 +72,7 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
     else if ((index + 1) * height > list.scrollTop + list.clientHeight) {
       list.scrollTop = (index + 1) * height - list.clientHeight;
     }
-    look();
+    measure();
   };
   const keys = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor((box.current?.clientHeight ?? 0) / height) - 1);
@@ -94,22 +94,24 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
       onSelect(at);
     }
   };
-  if (count === 0) return <p class="mcp-rows mcp-none">{empty}</p>;
+  if (count === 0) return <p class="mcp-rows mcp-empty">{empty}</p>;
   return (
     <div
       class="mcp-rows"
       role="listbox"
       aria-label={label}
       tabIndex={0}
-      aria-activedescendant={cursor >= 0 && at >= sight.first && at < sight.last ? `${id}-${at}` : undefined}
+      aria-activedescendant={
+        cursor >= 0 && at >= visibleRows.first && at < visibleRows.last ? `${id}-${at}` : undefined
+      }
       ref={box}
-      onScroll={look}
+      onScroll={measure}
       onKeyDown={keys}
       onFocus={() => setCursor((old) => (old < 0 ? 0 : old))}
     >
       <div style={{ height: `${count * height}px` }} role="presentation">
-        <div style={{ transform: `translateY(${sight.first * height}px)` }} role="presentation">
-          {range(sight).map((index) => (
+        <div style={{ transform: `translateY(${visibleRows.first * height}px)` }} role="presentation">
+          {indexes(visibleRows).map((index) => (
             <div
               key={index}
               id={`${id}-${index}`}
@@ -132,29 +134,29 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
 
 interface StreamProps extends WindowProps {
   label: string;
-  /** Stay at the end as rows come. */
+  /** Scroll to the end as rows arrive. */
   follow: boolean;
   onFollow(follow: boolean): void;
-  /** Changes as rows come. */
+  /** Changes as rows arrive. */
   version: unknown;
 }
 
-/** Rows that come at the end. Not read out as they come: a log chatters. */
+/** A list that grows at the end, such as a log. Screen readers do not announce new rows. */
 export function Stream({ count, height, draw, label, follow, onFollow, version }: StreamProps): JSX.Element {
-  const { box, sight, look } = useSight(count, height);
-  const own = useRef(false);
+  const { box, visibleRows, measure } = useVisibleRange(count, height);
+  const isProgrammatic = useRef(false);
   useLayoutEffect(() => {
     if (!follow || !box.current) return;
-    own.current = true;
+    isProgrammatic.current = true;
     box.current.scrollTop = count * height;
-    look();
+    measure();
   }, [follow, count, version]);
   const scrolled = (): void => {
-    look();
+    measure();
     const list = box.current;
     if (!list) return;
-    if (own.current) {
-      own.current = false;
+    if (isProgrammatic.current) {
+      isProgrammatic.current = false;
       return;
     }
     const atEnd = list.scrollTop + list.clientHeight >= count * height - height;
@@ -171,8 +173,8 @@ export function Stream({ count, height, draw, label, follow, onFollow, version }
       onScroll={scrolled}
     >
       <div style={{ height: `${count * height}px` }}>
-        <div class="mcp-lines" style={{ transform: `translateY(${sight.first * height}px)` }}>
-          {range(sight).map((index) => (
+        <div class="mcp-lines" style={{ transform: `translateY(${visibleRows.first * height}px)` }}>
+          {indexes(visibleRows).map((index) => (
             <div key={index} class="mcp-line" style={{ height: `${height}px` }}>
               {draw(index)}
             </div>

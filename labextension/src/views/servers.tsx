@@ -2,17 +2,20 @@ import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Server, Verb } from "../protocol";
 import { isVisitor, serversOf } from "../store";
-import { bytes, count, counted, line, visible, whole } from "../text";
-import { useAct, useLoaded, useMay, useNow, usePanel, useSelect, useUnique } from "./context";
+import { bytes, count, plural, singleLine, visible, wholeDuration } from "../text";
+import { useRequest, useLoaded, useAllowed, useNow, usePanel, useSelect, useUniqueId } from "./context";
 import { Button, Disclosure, ProblemBox, StateMark } from "./parts";
 
-/** Where a server's name leads. */
+/** Open a server's tools or logs. */
 export type Go = (view: "tools" | "logs", server: string) => void;
 
-/** What can be done with a server as a whole. */
-export type Deed = Extract<Verb, "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login">;
+/** An intent that acts on a whole server. */
+export type ServerAction = Extract<
+  Verb,
+  "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login"
+>;
 
-const TITLES: { [D in Deed]: string } = {
+const TITLES: { [D in ServerAction]: string } = {
   start: "Start",
   stop: "Stop",
   restart: "Restart",
@@ -23,8 +26,8 @@ const TITLES: { [D in Deed]: string } = {
   login: "Log in",
 };
 
-/** What can be done in each state; the first is what one most likely wants. */
-export const DEEDS: { [State in Server["state"]]: Deed[] } = {
+/** The actions available in each state; the first is the primary one. */
+export const SERVER_ACTIONS: { [State in Server["state"]]: ServerAction[] } = {
   disabled: ["enable", "unload"],
   stopped: ["start", "disable", "unload"],
   starting: ["stop"],
@@ -38,25 +41,25 @@ export const DEEDS: { [State in Server["state"]]: Deed[] } = {
 
 export function ServersView({ go }: { go: Go }): JSX.Element {
   const all = useSelect((state) => state.servers);
-  const servers = serversOf({ servers: all, calls: {}, questions: {} });
-  const act = useAct();
-  const full = useMay("start");
+  const servers = serversOf(all);
+  const act = useRequest();
+  const full = useAllowed("start");
   const [loading, setLoading] = useState(false);
-  if (!servers.length) return <Beginning />;
+  if (!servers.length) return <EmptyState />;
   return (
     <div class="mcp-view">
       {full && (
         <div class="mcp-toolbar">
           <Button onClick={() => void act("start_all", {})}>Start all</Button>
           <Button onClick={() => void act("stop_all", {})}>Stop all</Button>
-          <span class="mcp-space" />
+          <span class="mcp-spacer" />
           <button type="button" class="mcp-button" aria-expanded={loading} onClick={() => setLoading(!loading)}>
             Load{"\u2026"}
           </button>
         </div>
       )}
       <div class="mcp-scroll">
-        {loading && <Known withDemo />}
+        {loading && <KnownServers withDemo />}
         <ul class="mcp-cards" aria-label="Servers">
           {servers.map((server) => (
             <li key={server.name}>
@@ -69,13 +72,13 @@ export function ServersView({ go }: { go: Go }): JSX.Element {
   );
 }
 
-/** One server: its line, and all about it when opened. */
+/** A server's summary line with expandable details. */
 export function ServerCard({ server, go, open: begin }: { server: Server; go?: Go; open: boolean }): JSX.Element {
   const [open, setOpen] = useState(begin);
-  const full = useMay("start");
-  const act = useAct();
-  const id = useUnique();
-  const [first] = DEEDS[server.state] ?? [];
+  const full = useAllowed("start");
+  const act = useRequest();
+  const id = useUniqueId();
+  const [first] = SERVER_ACTIONS[server.state] ?? [];
   return (
     <div class="mcp-card">
       <div class="mcp-card-line">
@@ -84,17 +87,19 @@ export function ServerCard({ server, go, open: begin }: { server: Server; go?: G
           class="mcp-caret mcp-card-name"
           aria-expanded={open}
           aria-controls={id}
-          title={server.where ? line(server.where) : undefined}
+          title={server.where ? singleLine(server.where) : undefined}
           onClick={() => setOpen(!open)}
         >
-          <span class="mcp-ellipsis">{line(server.name)}</span>
+          <span class="mcp-ellipsis">{singleLine(server.name)}</span>
         </button>
         <StateMark state={server.state} />
-        <span class="mcp-dim mcp-figure mcp-wide">{server.state === "ready" ? counted(server.tools, "tool") : ""}</span>
+        <span class="mcp-muted mcp-figure mcp-wide">
+          {server.state === "ready" ? plural(server.tools, "tool") : ""}
+        </span>
         {full && first && (
-          <span class="mcp-deed">
+          <span class="mcp-row-action">
             <Button
-              label={`${TITLES[first]} ${line(server.name)}`}
+              label={`${TITLES[first]} ${singleLine(server.name)}`}
               onClick={() => void act(first, { server: server.name })}
             >
               {TITLES[first]}
@@ -112,29 +117,29 @@ export function ServerCard({ server, go, open: begin }: { server: Server; go?: G
 
 function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
   const now = useNow(server.since !== null);
-  const full = useMay("start");
-  const logs = useMay("logs");
-  const act = useAct();
-  const [, ...deeds] = DEEDS[server.state] ?? [];
+  const full = useAllowed("start");
+  const logs = useAllowed("logs");
+  const act = useRequest();
+  const [, ...actions] = SERVER_ACTIONS[server.state] ?? [];
   const offers = [
-    counted(server.tools, "tool") + (server.disabled_tools ? ` (${count(server.disabled_tools)} disabled)` : ""),
-    server.resources !== null && counted(server.resources, "resource"),
-    server.prompts !== null && counted(server.prompts, "prompt"),
+    plural(server.tools, "tool") + (server.disabled_tools ? ` (${count(server.disabled_tools)} disabled)` : ""),
+    server.resources !== null && plural(server.resources, "resource"),
+    server.prompts !== null && plural(server.prompts, "prompt"),
   ].filter(Boolean);
   return (
     <div class="mcp-details">
       <dl class="mcp-facts">
         {server.where && (
           <Fact name="Runs">
-            <code>{line(server.where)}</code>
+            <code>{singleLine(server.where)}</code>
           </Fact>
         )}
-        {server.source && <Fact name="From">{line(server.source)}</Fact>}
+        {server.source && <Fact name="From">{singleLine(server.source)}</Fact>}
         <Fact name="Transport">
           {[server.transport, server.era, server.lazy && "starts when needed"].filter(Boolean).join(" · ")}
         </Fact>
-        {server.version && <Fact name="Version">{line(server.version)}</Fact>}
-        <Fact name="Up">{server.since === null ? "\u2013" : whole(now - server.since)}</Fact>
+        {server.version && <Fact name="Version">{singleLine(server.version)}</Fact>}
+        <Fact name="Up">{server.since === null ? "\u2013" : wholeDuration(now - server.since)}</Fact>
         {server.pid !== null && (
           <Fact name="Process">
             {server.pid} <Memory server={server.name} />
@@ -144,10 +149,10 @@ function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
         <Fact name="Offers">{offers.join(", ")}</Fact>
         {server.alias !== server.name && (
           <Fact name="In Python">
-            <code>{line(server.alias)}</code>
+            <code>{singleLine(server.alias)}</code>
           </Fact>
         )}
-        {server.capabilities.length > 0 && <Fact name="Can">{line(server.capabilities.join(", "))}</Fact>}
+        {server.capabilities.length > 0 && <Fact name="Can">{singleLine(server.capabilities.join(", "))}</Fact>}
       </dl>
       {server.instructions && (
         <Disclosure title="Instructions">
@@ -158,11 +163,11 @@ function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
         {go && <Button onClick={() => go("tools", server.name)}>Tools</Button>}
         {go && logs && <Button onClick={() => go("logs", server.name)}>Logs</Button>}
         {full &&
-          deeds.map((deed) => (
+          actions.map((deed) => (
             <Button
               key={deed}
               quiet={deed !== "restart"}
-              label={`${TITLES[deed]} ${line(server.name)}`}
+              label={`${TITLES[deed]} ${singleLine(server.name)}`}
               onClick={() => void act(deed, { server: server.name })}
             >
               {TITLES[deed]}
@@ -182,33 +187,35 @@ function Fact({ name, children }: { name: string; children: ComponentChildren })
   );
 }
 
-/** Asked for, never pushed: measuring a process tree costs the kernel something. */
+/** Loaded on demand, because measuring a process tree is expensive for the kernel. */
 function Memory({ server }: { server: string }): JSX.Element {
-  const act = useAct();
-  const may = useMay("memory");
-  const [said, setSaid] = useState("");
+  const act = useRequest();
+  const may = useAllowed("memory");
+  const [reading, setReading] = useState("");
   if (!may) return <></>;
   const ask = async (): Promise<void> => {
     const memory = await act("memory", { server });
     if (memory) {
-      setSaid(`${bytes(memory.bytes)} in ${memory.processes === 1 ? "one process" : `${memory.processes} processes`}`);
+      setReading(
+        `${bytes(memory.bytes)} in ${memory.processes === 1 ? "one process" : `${memory.processes} processes`}`,
+      );
     }
   };
   return (
     <>
-      <span class="mcp-dim" role="status">
-        {said}
+      <span class="mcp-muted" role="status">
+        {reading}
       </span>{" "}
-      <Button quiet label={`Measure the memory of ${line(server)}`} onClick={() => void ask()}>
-        {said ? "Again" : "Memory"}
+      <Button quiet label={`Measure the memory of ${singleLine(server)}`} onClick={() => void ask()}>
+        {reading ? "Again" : "Memory"}
       </Button>
     </>
   );
 }
 
-/** What could be loaded: of the configuration, and the demo unless that is offered, or loaded, already. */
-function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
-  const act = useAct();
+/** Configured servers that can be loaded, and optionally the demo server. */
+function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
+  const act = useRequest();
   const servers = useSelect((state) => state.servers);
   const { value, problem, loading, reload } = useLoaded("known", {}, "known");
   const load = async (name: string): Promise<void> => {
@@ -217,10 +224,10 @@ function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
   };
   const known = value ?? [];
   return (
-    <section class="mcp-known" aria-label="Servers that can be loaded" aria-busy={loading}>
+    <section class="mcp-loadable" aria-label="Servers that can be loaded" aria-busy={loading}>
       {problem && <ProblemBox problem={problem} />}
       {value && !known.length && (
-        <p class="mcp-dim">
+        <p class="mcp-muted">
           {Object.keys(servers).length ? "No other server is configured." : "No server is configured."}
         </p>
       )}
@@ -228,19 +235,19 @@ function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
         {known.map((server) => (
           <li key={server.name} class="mcp-card-line">
             <span class="mcp-card-name">
-              <span class="mcp-ellipsis">{line(server.name)}</span>
+              <span class="mcp-ellipsis">{singleLine(server.name)}</span>
             </span>
             <span
-              class="mcp-dim mcp-ellipsis"
+              class="mcp-muted mcp-ellipsis"
               title={[server.where, server.source]
                 .filter(Boolean)
-                .map((each) => line(each ?? ""))
+                .map((each) => singleLine(each ?? ""))
                 .join("\n")}
             >
-              {line(server.source)}
+              {singleLine(server.source)}
             </span>
-            <span class="mcp-deed">
-              <Button label={`Load ${line(server.name)}`} onClick={() => void load(server.name)}>
+            <span class="mcp-row-action">
+              <Button label={`Load ${singleLine(server.name)}`} onClick={() => void load(server.name)}>
                 Load
               </Button>
             </span>
@@ -251,8 +258,8 @@ function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
             <span class="mcp-card-name">
               <span class="mcp-ellipsis">demo</span>
             </span>
-            <span class="mcp-dim mcp-ellipsis">comes with ipymcp</span>
-            <span class="mcp-deed">
+            <span class="mcp-muted mcp-ellipsis">included with ipymcp</span>
+            <span class="mcp-row-action">
               <Button label="Load demo" onClick={() => void load("demo")}>
                 Load
               </Button>
@@ -264,17 +271,17 @@ function Known({ withDemo }: { withDemo: boolean }): JSX.Element {
   );
 }
 
-/** No servers yet: how to begin. */
-function Beginning(): JSX.Element {
+/** Getting started, shown when no server is loaded. */
+function EmptyState(): JSX.Element {
   const { connection, synced, questions } = useSelect((state) => state);
   const isAsked = Object.keys(questions).length > 0;
   const { services, model } = usePanel();
-  const full = useMay("load");
+  const full = useAllowed("load");
   const mayInsert = !useSelect(isVisitor);
-  const act = useAct();
+  const act = useRequest();
   if (!synced) {
     return (
-      <div class="mcp-beginning">
+      <div class="mcp-welcome">
         <p>{connection.reason ?? "Waiting for the kernel\u2026"}</p>
       </div>
     );
@@ -285,10 +292,10 @@ function Beginning(): JSX.Element {
   };
   return (
     <div class="mcp-view mcp-scroll">
-      <div class="mcp-beginning">
+      <div class="mcp-welcome">
         <h2>No servers yet</h2>
         <p>
-          Load one in a cell, such as the small one that comes with ipymcp: <code>%mcp load demo</code>
+          Load one in a cell, for example the demo server included with ipymcp: <code>%mcp load demo</code>
         </p>
         <p class="mcp-actions">
           {full && (
@@ -296,10 +303,10 @@ function Beginning(): JSX.Element {
               Load the demo server
             </Button>
           )}
-          {mayInsert && <Button onClick={() => void insert()}>Insert the line</Button>}
+          {mayInsert && <Button onClick={() => void insert()}>Insert this line</Button>}
         </p>
       </div>
-      {full && <Known withDemo={false} />}
+      {full && <KnownServers withDemo={false} />}
     </div>
   );
 }

@@ -1,15 +1,15 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { ViewName } from "../store";
-import { VIEWS, mismatch, mode } from "../store";
+import { VIEWS, versionMismatch, mode } from "../store";
 import { count, visible } from "../text";
 import { Boundary } from "./boundary";
-import { CallsView, runningNote } from "./calls";
-import { useMay, usePanel, useSelect, useUnique } from "./context";
+import { CallsView, runningCount } from "./calls";
+import { useAllowed, usePanel, useSelect, useUniqueId } from "./context";
 import { LogsView } from "./logs";
 import { PromptsView, ResourcesView } from "./offers";
 import { Button, Tabs } from "./parts";
-import { ASKING, Questions, useSettling } from "./questions";
+import { CELL_FORM_CLASS, Questions, useClickGuard } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { ToolsView } from "./tools";
 
@@ -24,15 +24,15 @@ const TITLES: { [Name in ViewName]: string } = {
 
 /** The whole panel. */
 export function Shell(): JSX.Element {
-  const prefix = useUnique();
-  const settling = useSettling();
+  const prefix = useUniqueId();
+  const settling = useClickGuard();
   const { model } = usePanel();
-  const { view: now, tools, logs } = useSelect((state) => state.looking);
-  const running = useSelect((state) => runningNote(state.calls));
-  // A view is made when it is first looked at, and kept: what was typed stays.
+  const { view: now, tools, logs } = useSelect((state) => state.navigation);
+  const running = useSelect((state) => runningCount(state.calls));
+  // Views are created on first use and kept, to preserve what was typed.
   const visited = useRef(new Set<ViewName>());
   visited.current.add(now);
-  const logsShown = useMay("logs");
+  const logsShown = useAllowed("logs");
   const tabs = VIEWS.filter((name) => name !== "logs" || logsShown).map((name) => ({
     name,
     title: TITLES[name],
@@ -48,7 +48,7 @@ export function Shell(): JSX.Element {
   };
   return (
     <div class={`mcp-panel${settling}`}>
-      <Hindrance />
+      <ConnectionBanner />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
@@ -71,22 +71,22 @@ export function Shell(): JSX.Element {
   );
 }
 
-/** One server alone. */
+/** The card of one server. */
 export function Card({ name }: { name: string }): JSX.Element {
-  const prefix = useUnique();
-  const settling = useSettling();
+  const prefix = useUniqueId();
+  const settling = useClickGuard();
   const server = useSelect((state) => state.servers[name]);
   const connection = useSelect((state) => state.connection);
   const synced = useSelect((state) => state.synced);
   return (
     <div class={`mcp-panel mcp-single${settling}`}>
-      <Hindrance />
+      <ConnectionBanner />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
       <Boundary>{server && <ServerCard server={server} open />}</Boundary>
       {!server && (
-        <p class="mcp-none">
+        <p class="mcp-empty">
           {synced ? `${visible(name)} is not loaded.` : (connection.reason ?? "Waiting for the kernel\u2026")}
         </p>
       )}
@@ -96,13 +96,13 @@ export function Card({ name }: { name: string }): JSX.Element {
   );
 }
 
-/** What is asked, and nothing else, below the cell that waits for it. */
-export function Asking(): JSX.Element {
-  const prefix = useUnique();
-  const settling = useSettling();
+/** Questions only, below the cell that waits for an answer. */
+export function CellForm(): JSX.Element {
+  const prefix = useUniqueId();
+  const settling = useClickGuard();
   return (
-    <div class={`mcp-panel mcp-single ${ASKING}${settling}`}>
-      <Hindrance />
+    <div class={`mcp-panel mcp-single ${CELL_FORM_CLASS}${settling}`}>
+      <ConnectionBanner />
       <Boundary>
         <Questions prefix={prefix} />
       </Boundary>
@@ -110,31 +110,33 @@ export function Asking(): JSX.Element {
   );
 }
 
-/** What keeps the whole panel from working: nobody at the other end, or one who speaks another version. */
-function Hindrance(): JSX.Element | null {
-  const text = useSelect((state) => (state.connection.state === "closed" ? state.connection.reason : mismatch(state)));
+/** A warning that the panel is disconnected or has a different protocol version. */
+function ConnectionBanner(): JSX.Element | null {
+  const text = useSelect((state) =>
+    state.connection.state === "closed" ? state.connection.reason : versionMismatch(state),
+  );
   return text === null ? null : (
-    <p class="mcp-warning mcp-hindrance" role="alert">
+    <p class="mcp-warning mcp-banner" role="alert">
       {visible(text)}
     </p>
   );
 }
 
-const SHOWN = 4000;
+const NOTICE_TIMEOUT = 4000;
 
-/** Said in passing, over the panel rather than in it: nothing moves. What went wrong stays until it is dismissed. */
+/** A notice that overlays the panel, so the layout stays. Errors stay until dismissed. */
 function Notice(): JSX.Element {
   const { model } = usePanel();
   const notice = useSelect((state) => state.notice);
   useEffect(() => {
     if (!notice || notice.bad) return;
-    const timer = setTimeout(() => model.store.set({ notice: null }), SHOWN);
+    const timer = setTimeout(() => model.store.set({ notice: null }), NOTICE_TIMEOUT);
     return () => clearTimeout(timer);
   }, [notice, model]);
   return (
-    <div class="mcp-notice-place" role="status" aria-live="polite">
+    <div class="mcp-notice-area" role="status" aria-live="polite">
       {notice && (
-        <div class={notice.bad ? "mcp-notice mcp-notice-bad" : "mcp-notice"}>
+        <div class={notice.bad ? "mcp-notice mcp-notice-error" : "mcp-notice"}>
           <div class="mcp-prose mcp-grow">{visible(notice.text)}</div>
           <Button quiet onClick={() => model.store.set({ notice: null })}>
             Dismiss
@@ -145,7 +147,7 @@ function Notice(): JSX.Element {
   );
 }
 
-/** How things stand, in one line that is always there. */
+/** Server counts and connection state in one line. */
 function StatusLine(): JSX.Element {
   const state = useSelect((each) => each);
   const servers = Object.values(state.servers);
@@ -155,19 +157,19 @@ function StatusLine(): JSX.Element {
   const words = [
     servers.length ? `${count(ready)} of ${count(servers.length)} ready` : "no servers",
     failed > 0 && `${count(failed)} failed`,
-    state.hello && now === "view" && "looking only",
+    state.hello && now === "view" && "read-only",
     state.hello && now === "run" && "servers cannot be changed here",
   ];
   const link = {
     connecting: "connecting\u2026",
     busy: state.connection.reason ?? "",
     closed: "not connected",
-    open: state.waiting ? "the kernel is busy; it answers when it is free" : "",
+    open: state.waiting ? "the kernel is busy; replies will be delayed" : "",
   }[state.connection.state];
   return (
     <div class="mcp-status">
       <span>{words.filter(Boolean).join(" · ")}</span>
-      <span class="mcp-ellipsis mcp-link-state" role="status" title={visible(link)}>
+      <span class="mcp-ellipsis mcp-connection-state" role="status" title={visible(link)}>
         {visible(link)}
       </span>
     </div>

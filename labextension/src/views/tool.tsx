@@ -6,20 +6,20 @@ import type { Value } from "../form/values";
 import { argumentsOf } from "../form/values";
 import type { ArgumentError, JsonObject, Problem, Tool } from "../protocol";
 import { problemOf } from "../store";
-import { line, visible } from "../text";
-import { useAct, useLoaded, useMay, usePanel, useSelect } from "./context";
+import { singleLine, visible } from "../text";
+import { useRequest, useLoaded, useAllowed, usePanel, useSelect } from "./context";
 import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox } from "./parts";
 import { PreviewView } from "./preview";
 
-/** What was typed into a tool's form, and the last call made of it. It stays while another tool is looked at. */
+/** A tool's form values and last call, kept while other tools are shown. */
 export interface Draft {
   value: Value;
   call: number | null;
 }
 
-const ANYTHING: JsonObject = { type: "object" };
+const ANY_OBJECT: JsonObject = { type: "object" };
 
-/** One tool: what it does, its form, what it gave. */
+/** A tool's description, form and result. */
 export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; onChange(): void }): JSX.Element {
   const { server, name } = row;
   const { value, problem } = useLoaded(
@@ -28,9 +28,9 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
     `${server}\n${name}\n${row.changed}\n${row.disabled}\n${row.decision}`,
   );
   const tool = value ?? row;
-  const full = useMay("enable");
-  const mayCall = useMay("call");
-  const act = useAct();
+  const full = useAllowed("enable");
+  const mayCall = useAllowed("call");
+  const act = useRequest();
   const toggle = async (): Promise<void> => {
     await act(row.disabled ? "enable" : "disable", { server, tool: name });
     onChange();
@@ -39,8 +39,8 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
     <div class="mcp-tool">
       <div class="mcp-head">
         <h3>
-          <span class="mcp-dim">{line(server)}.</span>
-          {line(name)}
+          <span class="mcp-muted">{singleLine(server)}.</span>
+          {singleLine(name)}
         </h3>
         {full && (
           <Button quiet onClick={() => void toggle()}>
@@ -48,7 +48,7 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
           </Button>
         )}
       </div>
-      {tool.title && tool.title !== name && <div class="mcp-title">{line(tool.title)}</div>}
+      {tool.title && tool.title !== name && <div class="mcp-title">{singleLine(tool.title)}</div>}
       <div class="mcp-badges">
         <Badges badges={tool.badges} />
         {row.decision !== "allow" && (
@@ -58,7 +58,7 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
         )}
         {row.disabled && <span class="mcp-badge mcp-badge-neutral">disabled</span>}
       </div>
-      {tool.changed && <p class="mcp-warning">Its definition changed since it was first seen.</p>}
+      {tool.changed && <p class="mcp-warning">This tool's definition has changed since it was first seen.</p>}
       {tool.findings.map((finding) => (
         <p key={finding} class="mcp-warning">
           {visible(finding)}
@@ -70,11 +70,11 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
         <Disclosure title="Schema">
           {() => (
             <>
-              <Lines label="Schema" text={visible(JSON.stringify(value.schema ?? ANYTHING, null, 2))} />
+              <Lines label="Schema" text={visible(JSON.stringify(value.schema ?? ANY_OBJECT, null, 2))} />
               {value.output_schema && (
                 <>
-                  <div class="mcp-dim">What it gives</div>
-                  <Lines label="What it gives" text={visible(JSON.stringify(value.output_schema, null, 2))} />
+                  <div class="mcp-muted">Output schema</div>
+                  <Lines label="Output schema" text={visible(JSON.stringify(value.output_schema, null, 2))} />
                 </>
               )}
             </>
@@ -86,15 +86,15 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
   );
 }
 
-const LONG = 600;
+const MAX_DESCRIPTION = 600;
 
 function Description({ text }: { text: string }): JSX.Element {
   const [all, setAll] = useState(false);
   const shown = visible(text.trim());
-  if (shown.length <= LONG) return <div class="mcp-prose">{shown}</div>;
+  if (shown.length <= MAX_DESCRIPTION) return <div class="mcp-prose">{shown}</div>;
   return (
     <div class="mcp-prose">
-      {all ? shown : `${shown.slice(0, LONG)}\u2026`}{" "}
+      {all ? shown : `${shown.slice(0, MAX_DESCRIPTION)}\u2026`}{" "}
       <Button quiet onClick={() => setAll(!all)}>
         {all ? "Less" : "More"}
       </Button>
@@ -102,43 +102,43 @@ function Description({ text }: { text: string }): JSX.Element {
   );
 }
 
-const NONE: ArgumentError[] = [];
-/** Of typing, in milliseconds. */
-const PAUSE = 400;
-const GRACE = 3000;
+const NO_ERRORS: ArgumentError[] = [];
+/** Milliseconds without typing before arguments are validated again. */
+const VALIDATE_DELAY = 400;
+const RESULT_TIMEOUT = 3000;
 
-/** Whether a call is gone without a result: the connection ended meanwhile. A result may come after the call's end. */
-function useLost(waits: boolean, runs: boolean): boolean {
+/** Whether a call ended without a result, for example because the connection broke. Results may arrive late. */
+function useLostResult(isWaiting: boolean, isRunning: boolean): boolean {
   const [lost, setLost] = useState(false);
-  const seen = useRef({ runs: false, greetings: -1 });
-  const greetings = useSelect((state) => state.greetings);
+  const seen = useRef({ runs: false, helloCount: -1 });
+  const greetings = useSelect((state) => state.helloCount);
   useEffect(() => {
-    if (!waits) seen.current = { runs: false, greetings };
-    else if (runs) seen.current.runs = true;
+    if (!isWaiting) seen.current = { runs: false, helloCount: greetings };
+    else if (isRunning) seen.current.runs = true;
     setLost(false);
-    if (!waits || runs || !(seen.current.runs || greetings > seen.current.greetings)) return;
-    const timer = setTimeout(() => setLost(true), GRACE);
+    if (!isWaiting || isRunning || !(seen.current.runs || greetings > seen.current.helloCount)) return;
+    const timer = setTimeout(() => setLost(true), RESULT_TIMEOUT);
     return () => clearTimeout(timer);
-  }, [waits, runs, greetings]);
+  }, [isWaiting, isRunning, greetings]);
   return lost;
 }
 
 function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled: boolean }): JSX.Element {
   const { model, services } = usePanel();
-  const mayInsert = useMay("code");
-  const schema = tool.schema ?? ANYTHING;
-  const [form, setForm] = useState<FormState>({ value: draft.value, broken: false });
-  const [errors, setErrors] = useState<ArgumentError[]>(NONE);
+  const mayInsert = useAllowed("code");
+  const schema = tool.schema ?? ANY_OBJECT;
+  const [form, setForm] = useState<FormState>({ value: draft.value, hasInvalidJson: false });
+  const [errors, setErrors] = useState<ArgumentError[]>(NO_ERRORS);
   const [call, setCall] = useState(draft.call);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
-  const [turn, setTurn] = useState(0);
+  const [resets, setResets] = useState(0);
   const running = useSelect((state) => (call === null ? undefined : state.calls[call]));
   const result = useSelect((state) => (call === null ? undefined : state.results[call]));
   useEffect(() => {
     draft.call = call;
   }, [draft, call]);
-  const changed = useCallback(
+  const handleChange = useCallback(
     (state: FormState) => {
       draft.value = state.value;
       setForm(state);
@@ -146,22 +146,22 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     [draft],
   );
   const isRunning = call !== null && !result;
-  const isLost = useLost(isRunning, running !== undefined);
+  const isLost = useLostResult(isRunning, running !== undefined);
   useEffect(() => {
     if (!isLost) return;
     setCall(null);
     setProblem({
-      message: "The call is over, but its result did not reach this panel.",
-      hint: "Calls lists how it ended.",
+      message: "The call ended, but its result did not reach this panel.",
+      hint: "See the Calls tab for how it ended.",
     });
   }, [isLost]);
   const outcome = useRef<HTMLDivElement>(null);
   const runner = useRef<HTMLElement>(null);
-  const inOutcome = useRef(false);
+  const hadFocus = useRef(false);
   useLayoutEffect(() => {
-    // Cancel goes with the call: the focus goes back to Run.
-    if (isRunning || !inOutcome.current || outcome.current?.contains(document.activeElement)) return;
-    inOutcome.current = false;
+    // The Cancel button disappears with the call; return the focus to Run.
+    if (isRunning || !hadFocus.current || outcome.current?.contains(document.activeElement)) return;
+    hadFocus.current = false;
     runner.current?.querySelector<HTMLElement>(".mcp-primary")?.focus();
   }, [isRunning, running === undefined]);
   const ran = useRef(false);
@@ -171,25 +171,25 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     outcome.current?.scrollIntoView({ block: "nearest" });
   }, [result]);
   const target = { server: tool.server, tool: tool.name };
-  // What was wrong is judged again as it is mended.
-  const judged = useRef(form.value);
+  // Validate again while the user fixes errors.
+  const validated = useRef(form.value);
   useEffect(() => {
-    if (!errors.length || judged.current === form.value || form.broken) return;
+    if (!errors.length || validated.current === form.value || form.hasInvalidJson) return;
     const timer = setTimeout(() => {
-      judged.current = form.value;
-      const ask = model.ask("validate", { ...target, arguments: argumentsOf(form.value, schema) });
-      ask.then(({ errors: found }) => setErrors(found.length ? found : NONE)).catch(() => setErrors(NONE));
-    }, PAUSE);
+      validated.current = form.value;
+      const ask = model.request("validate", { ...target, arguments: argumentsOf(form.value, schema) });
+      ask.then(({ errors: found }) => setErrors(found.length ? found : NO_ERRORS)).catch(() => setErrors(NO_ERRORS));
+    }, VALIDATE_DELAY);
     return () => clearTimeout(timer);
   }, [errors, form]);
 
-  const attempt = async (deed: (values: JsonObject) => Promise<void>): Promise<void> => {
+  const withArguments = async (action: (values: JsonObject) => Promise<void>): Promise<void> => {
     if (busy) return;
-    if (form.broken) return setErrors([{ path: [], message: "Some of it is not JSON yet." }]);
+    if (form.hasInvalidJson) return setErrors([{ path: [], message: "Some fields contain invalid JSON." }]);
     setBusy(true);
     setProblem(null);
     try {
-      await deed(argumentsOf(form.value, schema));
+      await action(argumentsOf(form.value, schema));
     } catch (error) {
       setProblem(problemOf(error));
     } finally {
@@ -197,35 +197,35 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     }
   };
   const run = (): Promise<void> =>
-    attempt(async (values) => {
-      const { errors: found } = await model.ask("validate", { ...target, arguments: values });
-      judged.current = form.value;
-      setErrors(found.length ? found : NONE);
+    withArguments(async (values) => {
+      const { errors: found } = await model.request("validate", { ...target, arguments: values });
+      validated.current = form.value;
+      setErrors(found.length ? found : NO_ERRORS);
       if (found.length) return;
       ran.current = true;
-      setCall((await model.ask("call", { ...target, arguments: values })).call);
+      setCall((await model.request("call", { ...target, arguments: values })).call);
     });
   const insert = (as: "python" | "magic"): Promise<void> =>
-    attempt(async (values) => {
-      const { text } = await model.ask("code", { ...target, arguments: values, form: as });
+    withArguments(async (values) => {
+      const { text } = await model.request("code", { ...target, arguments: values, form: as });
       const where = await services.insertCode(text);
       model.notify(where === "inserted" ? "Inserted into the notebook." : "Copied: paste it into a cell.");
     });
   const reset = (): void => {
     draft.value = {};
-    setErrors(NONE);
-    setTurn(turn + 1);
+    setErrors(NO_ERRORS);
+    setResets(resets + 1);
   };
   return (
-    <section class="mcp-runner" ref={runner} aria-label={`Run ${line(tool.name)}`}>
+    <section class="mcp-runner" ref={runner} aria-label={`Run ${singleLine(tool.name)}`}>
       <SchemaForm
-        key={turn}
+        key={resets}
         schema={schema}
         initial={draft.value}
         errors={errors}
-        onChange={changed}
+        onChange={handleChange}
         onSubmit={() => void run()}
-        empty="It takes no arguments."
+        empty="This tool takes no arguments."
         head={
           <Button quiet onClick={reset}>
             Reset
@@ -249,16 +249,16 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
       <div
         class="mcp-outcome"
         ref={outcome}
-        onFocusIn={() => (inOutcome.current = true)}
+        onFocusIn={() => (hadFocus.current = true)}
         onFocusOut={(event) => {
-          if (event.relatedTarget !== null) inOutcome.current = false;
+          if (event.relatedTarget !== null) hadFocus.current = false;
         }}
       >
-        <span class="mcp-unseen" role="status">
+        <span class="mcp-visually-hidden" role="status">
           {result ? (result.ok ? "The call succeeded." : "The call failed.") : isRunning ? "The call is running." : ""}
         </span>
         {isRunning && running && <CallProgress call={running} />}
-        {isRunning && !running && <div class="mcp-call mcp-dim">sent</div>}
+        {isRunning && !running && <div class="mcp-call mcp-muted">sent</div>}
         {problem && <ProblemBox problem={problem} />}
         {result?.ok === false && <ProblemBox problem={result.error} />}
         {result?.ok && <PreviewView preview={result.preview} label={`Result of ${tool.name}`} />}

@@ -1,36 +1,37 @@
 import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Tool } from "../protocol";
-import { count, line } from "../text";
-import { useLoaded, useSelect } from "./context";
+import { count, singleLine } from "../text";
+import { useLatest, useLoaded, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
-import { Badges, ProblemBox, worst } from "./parts";
+import { Badges, ProblemBox, mostSevere } from "./parts";
 import { Rows } from "./rows";
 import type { Draft } from "./tool";
 import { ToolView } from "./tool";
 
 interface Props {
-  /** A server's tools alone; empty for all. */
+  /** Show only this server's tools; empty for all. */
   server: string;
   onServer(server: string): void;
 }
 
 const keyOf = (tool: Tool): string => `${tool.server}\n${tool.name}`;
 
-/** All tools of all servers, and the one that was chosen. */
+/** The tools of all servers and the selected tool. */
 export function ToolsView({ server, onServer }: Props): JSX.Element {
-  // Whatever may change the list changes this.
+  // A key that changes with everything that affects the list.
   const version = useSelect((state) =>
     Object.values(state.servers)
       .map((each) => `${each.name} ${each.state} ${each.tools} ${each.disabled_tools} ${each.tools_version}`)
       .join("\n"),
   );
-  const { value, problem, reload } = useTools(version);
+  const { value: loaded, problem, reload } = useLoaded("tools", {}, version);
+  const value = useLatest(loaded);
   const [search, setSearch] = useState("");
   const [chosen, setChosen] = useState<string | null>(null);
   const drafts = useRef(new Map<string, Draft>());
   const tools = value ?? [];
-  const indexed = useMemo(() => tools.map(searchable), [tools]);
+  const indexed = useMemo(() => tools.map(searchText), [tools]);
   const found = useMemo(() => {
     const words = search.toLowerCase().split(/\s+/).filter(Boolean);
     return tools.filter(
@@ -52,20 +53,20 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
         <input
           class="mcp-input mcp-grow"
           type="search"
-          aria-label="Search the tools"
-          placeholder="Search the tools"
+          aria-label="Search tools"
+          placeholder="Search tools"
           value={search}
           onInput={(event) => setSearch(event.currentTarget.value)}
           onKeyDown={keys}
         />
       </div>
-      <div class="mcp-toolbar mcp-slim">
-        <span class="mcp-dim" role="status">
+      <div class="mcp-toolbar mcp-compact">
+        <span class="mcp-muted" role="status">
           {found.length === tools.length ? count(tools.length) : `${count(found.length)} of ${count(tools.length)}`}
         </span>
         {server && (
           <button type="button" class="mcp-button mcp-quiet" onClick={() => onServer("")}>
-            of {line(server)}: show all
+            of {singleLine(server)}: show all
           </button>
         )}
       </div>
@@ -75,7 +76,7 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
         height={26}
         label="Tools"
         selected={tool ? found.indexOf(tool) : -1}
-        empty={value === null ? "" : tools.length ? "No tool has these words." : "No tools: no server is ready."}
+        empty={value === null ? "" : tools.length ? "No tools match the search." : "No tools: no server is ready."}
         onSelect={(index) => setChosen(found[index] ? keyOf(found[index]) : null)}
         draw={(index) => found[index] && <ToolRow tool={found[index]} />}
       />
@@ -97,30 +98,22 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
   );
 }
 
-const useTools = (version: string): ReturnType<typeof useLoaded<"tools">> => {
-  const loaded = useLoaded("tools", {}, version);
-  // While a new list is on its way the old one stays: no flicker.
-  const last = useRef<Tool[] | null>(null);
-  if (loaded.value) last.current = loaded.value;
-  return { ...loaded, value: loaded.value ?? last.current };
-};
-
-const searchable = (tool: Tool): string =>
+const searchText = (tool: Tool): string =>
   `${tool.server}.${tool.name} ${tool.alias} ${tool.title ?? ""} ${tool.description ?? ""}`.toLowerCase();
 
 function ToolRow({ tool }: { tool: Tool }): JSX.Element {
   return (
     <>
       <span class={tool.disabled ? "mcp-ellipsis mcp-off" : "mcp-ellipsis"}>
-        <span class="mcp-dim">{line(tool.server)}.</span>
-        {line(tool.name)}
+        <span class="mcp-muted">{singleLine(tool.server)}.</span>
+        {singleLine(tool.name)}
       </span>
-      <span class="mcp-marks">
+      <span class="mcp-row-badges">
         {tool.changed && <span class="mcp-badge mcp-badge-danger">changed</span>}
         {tool.disabled ? (
           <span class="mcp-badge mcp-badge-neutral">disabled</span>
         ) : (
-          <Badges badges={worst(tool.badges)} />
+          <Badges badges={mostSevere(tool.badges)} />
         )}
       </span>
     </>

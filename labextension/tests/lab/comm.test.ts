@@ -1,7 +1,7 @@
 import type { Kernel } from "@jupyterlab/services";
 import { Signal } from "@lumino/signaling";
 import { expect, test } from "vitest";
-import { commTo } from "../../src/lab/comm";
+import { connectByComm } from "../../src/lab/comm";
 import type { ToKernel } from "../../src/protocol";
 
 const HELLO: ToKernel = { kind: "hello", version: 1, client: "sidebar", wants: [] };
@@ -39,10 +39,10 @@ function opened(status: Kernel.Status) {
   const kernel = new FakeConnection();
   kernel.status = status;
   const heard: unknown[] = [];
-  const way = commTo(kernel as never)({
+  const way = connectByComm(kernel as never)({
     opened: () => undefined,
-    heard: (message) => heard.push(message),
-    ended: ({ why }) => heard.push(why),
+    received: (message) => heard.push(message),
+    ended: ({ reason: why }) => heard.push(why),
   });
   return { kernel, heard, way };
 }

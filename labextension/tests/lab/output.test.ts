@@ -2,9 +2,9 @@ import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, expect, test, vi } from "vitest";
 import { drawOutputs } from "../../src/lab/output";
-import type { Standing } from "../../src/lab/standing";
-import { CONNECTING, NO_KERNEL } from "../../src/lab/standing";
-import { TYPE } from "../../src/lab/saved";
+import type { ConnectionStatus } from "../../src/lab/connectionstatus";
+import { CONNECTING, NO_KERNEL } from "../../src/lab/connectionstatus";
+import { MIME_TYPE } from "../../src/lab/saved";
 import { PanelModel } from "../../src/panelmodel";
 import type { Question } from "../../src/protocol";
 import { pageServices } from "../../src/services";
@@ -30,9 +30,9 @@ interface Factory {
 class Notebook {
   readonly changed = new Signal<this, void>(this);
   readonly cellServices = pageServices;
-  readonly asking = new Set<object>();
+  readonly cardQuestions = new Set<object>();
   model: PanelModel | null = null;
-  standing: Standing = CONNECTING;
+  connectionStatus: ConnectionStatus = CONNECTING;
   added: { factory: Factory; rank: number } | null = null;
   drawn: Widget | null = null;
 
@@ -49,20 +49,20 @@ class Notebook {
     if (!widget) throw new Error("nothing was added");
     this.drawn = widget;
     Widget.attach(widget, document.body);
-    await widget.renderModel({ trusted: false, data: { [TYPE]: data, [HTML]: html }, metadata: {} });
+    await widget.renderModel({ trusted: false, data: { [MIME_TYPE]: data, [HTML]: html }, metadata: {} });
     return widget.node;
   }
 
   async reach(kernel: FakeKernel): Promise<void> {
     this.model = new PanelModel(kernel.transport, { client: "sidebar" });
     this.model.store.subscribe(() => this.changed.emit());
-    this.stand({ is: "panel" });
+    this.setStatus({ kind: "panel" });
     await Promise.resolve();
   }
 
-  stand(standing: Standing): void {
-    this.standing = standing;
-    if (standing.is !== "panel") this.model = null;
+  setStatus(status: ConnectionStatus): void {
+    this.connectionStatus = status;
+    if (status.kind !== "panel") this.model = null;
     this.changed.emit();
   }
 }
@@ -82,7 +82,7 @@ function seen(node: HTMLElement): string {
 const KERNEL = { version: 1, kernel: "one" };
 
 test("it comes before the widget, and in notebooks that are not trusted", () => {
-  expect(notebook.added?.factory).toMatchObject({ safe: true, mimeTypes: [TYPE] });
+  expect(notebook.added?.factory).toMatchObject({ safe: true, mimeTypes: [MIME_TYPE] });
   expect(notebook.added?.rank).toBeLessThan(-10);
 });
 
@@ -93,11 +93,11 @@ test("a table until the kernel that showed it is found, live from then on, a tab
   expect(seen(node)).toContain("2 of 2 ready");
   expect(seen(node)).not.toContain("table of servers");
 
-  notebook.stand(CONNECTING);
+  notebook.setStatus(CONNECTING);
   expect(seen(node)).toBe("table of servers");
   await notebook.reach(new FakeKernel(stateOf([]), {}, { kernel: "two" }));
   expect(seen(node)).toBe(
-    "This is how it was when the cell ran. The kernel is another one now: run the cell again for a live panel. | " +
+    "This is a snapshot from when the cell ran. The kernel has changed: run the cell again for a live panel. | " +
       "table of servers",
   );
 });
@@ -125,23 +125,26 @@ test("another panel looks at something else, and hears nothing that was said to 
 });
 
 test.each([
-  [NO_KERNEL, "For a live panel start a kernel, run %load_ext ipymcp, then this cell again."],
+  [NO_KERNEL, "For a live panel, start a kernel, run %load_ext ipymcp, then run this cell again."],
   [
-    { is: "absent", command: "%load_ext ipymcp", loading: false, problem: null } as const,
-    "For a live panel run %load_ext ipymcp, then this cell again.",
+    { kind: "absent", command: "%load_ext ipymcp", loading: false, problem: null } as const,
+    "For a live panel, run %load_ext ipymcp, then run this cell again.",
   ],
   [
-    { is: "hindered", ended: { why: "ended", message: "the kernel has ended", hint: "restart it" } } as const,
-    "For a live panel run %load_ext ipymcp, then this cell again.",
+    { kind: "disconnected", ended: { reason: "ended", message: "the kernel has ended", hint: "restart it" } } as const,
+    "For a live panel, run %load_ext ipymcp, then run this cell again.",
   ],
   [
-    { is: "hindered", ended: { why: "denied", message: "You may not.", hint: "Ask \u202eyour admin" } } as const,
+    {
+      kind: "disconnected",
+      ended: { reason: "denied", message: "You may not.", hint: "Ask \u202eyour admin" },
+    } as const,
     "You may not: Ask \u27e8U+202E\u27e9your admin",
   ],
-])("it says in one line how to get it back: %o", async (standing, text) => {
+])("it says in one line how to get it back: %o", async (status, text) => {
   const node = await notebook.output(KERNEL);
-  notebook.stand(standing);
-  expect(seen(node)).toBe(`This is how it was when the cell ran. ${text} | table of servers`);
+  notebook.setStatus(status);
+  expect(seen(node)).toBe(`This is a snapshot from when the cell ran. ${text} | table of servers`);
 });
 
 test.each([null, [], "x", {}, { kernel: 3 }, { kernel: "" }, { kernel: ["one"] }])(
@@ -173,13 +176,13 @@ test("a model's card is the question while that is open, and no other question",
   expect(node.querySelectorAll("[role=alertdialog]").length).toBe(1);
   expect(seen(node)).not.toContain("more after this");
   expect(seen(node)).not.toContain("table of card");
-  expect([...notebook.asking]).toMatchObject([{ card: "answer 1, call 1" }]);
+  expect([...notebook.cardQuestions]).toMatchObject([{ card: "answer 1, call 1" }]);
   [...node.querySelectorAll("button")].find(({ textContent }) => textContent === "Allow once")?.click();
   expect(kernel.asked("answer")).toMatchObject([{ question: "q", answer: "once" }]);
 
   kernel.patch({ questions: { q: null } });
   expect(seen(node)).toBe("table of card");
-  expect(notebook.asking.size).toBe(0);
+  expect(notebook.cardQuestions.size).toBe(0);
 });
 
 test("who waits for an answer is led to the card, and back to where they were; who writes is left alone", async () => {
@@ -226,6 +229,6 @@ test("what is taken out listens no more", async () => {
   notebook.drawn = null;
   expect(seen(node)).not.toContain("ready");
   kernel.patch({ servers: { fs: server("fs", { calls: 4 }) } });
-  notebook.stand({ is: "panel" });
+  notebook.setStatus({ kind: "panel" });
   expect(seen(node)).not.toContain("ready");
 });

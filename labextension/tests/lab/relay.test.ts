@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { relayTo } from "../../src/lab/relay";
-import type { Ended } from "../../src/lab/way";
+import { connectByRelay } from "../../src/lab/relay";
+import type { ConnectionEnd } from "../../src/lab/connection";
 import type { FromKernel } from "../../src/protocol";
 
 class FakeSocket {
@@ -30,16 +30,16 @@ class FakeSocket {
 }
 
 function opened(status = 404) {
-  const heard: (string | FromKernel | Ended)[] = [];
+  const heard: (string | FromKernel | ConnectionEnd)[] = [];
   const place = {
     url: "ws://here/ipymcp/kernels/k/panel",
     callback: "http://here/ipymcp/oauth/callback",
     WebSocket: FakeSocket as unknown as typeof WebSocket,
     probe: () => Promise.resolve(status),
   };
-  const way = relayTo(place)({
+  const way = connectByRelay(place)({
     opened: () => heard.push("opened"),
-    heard: (message) => heard.push(message),
+    received: (message) => heard.push(message),
     ended: (how) => heard.push(how),
   });
   return { way, heard, socket: FakeSocket.last };
@@ -73,7 +73,7 @@ test("what the relay says is why it ended; what the kernel says is heard; what i
   expect(heard).toEqual([
     "opened",
     { kind: "log", server: "fs", lines: [], dropped: 0 },
-    { why: "absent", message: "ipymcp is not loaded", hint: "%load_ext ipymcp" },
+    { reason: "absent", message: "ipymcp is not loaded", hint: "%load_ext ipymcp" },
   ]);
 });
 
@@ -83,7 +83,7 @@ test("a connection that breaks is lost, and one that was closed here ends in sil
   one.socket.close();
   expect(one.heard).toEqual([
     "opened",
-    { why: "lost", message: "The connection to the Jupyter server broke. It is tried again." },
+    { reason: "lost", message: "The connection to the Jupyter server was lost. Retrying." },
   ]);
   const other = opened();
   other.socket.open();
@@ -102,5 +102,5 @@ test.each([
   socket.close();
   await Promise.resolve();
   await Promise.resolve();
-  expect(heard.map((each) => (each as Ended).why)).toEqual([why]);
+  expect(heard.map((each) => (each as ConnectionEnd).reason)).toEqual([why]);
 });

@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { KernelTransport } from "../../src/lab/transport";
-import type { Ended, OpenWay, WayEvents } from "../../src/lab/way";
+import type { ConnectionEnd, Connect, ConnectionEvents } from "../../src/lab/connection";
 import { PanelModel } from "../../src/panelmodel";
 import type { ToKernel } from "../../src/protocol";
 import { FakeKernel, server, stateOf } from "../fake";
 
 /** A way that a test opens, speaks over and ends. */
 class Ways {
-  readonly opened: { by: "relay" | "comm"; events: WayEvents; sent: ToKernel[]; isClosed: boolean }[] = [];
+  readonly opened: { by: "relay" | "comm"; events: ConnectionEvents; sent: ToKernel[]; isClosed: boolean }[] = [];
   relay = this.by("relay");
   comm = this.by("comm");
 
-  private by(by: "relay" | "comm"): OpenWay {
+  private by(by: "relay" | "comm"): Connect {
     return (events) => {
       const way = { by, events, sent: [] as ToKernel[], isClosed: false };
       this.opened.push(way);
@@ -29,12 +29,16 @@ class Ways {
   greet(): void {
     const { hello, state } = new FakeKernel(stateOf([server("fs")]));
     this.last.events.opened();
-    this.last.events.heard(hello);
-    this.last.events.heard({ kind: "snapshot", seq: 1, state });
+    this.last.events.received(hello);
+    this.last.events.received({ kind: "snapshot", seq: 1, state });
   }
 }
 
-const ABSENT: Ended = { why: "absent", message: "ipymcp is not loaded in this kernel", hint: "%load_ext ipymcp" };
+const ABSENT: ConnectionEnd = {
+  reason: "absent",
+  message: "ipymcp is not loaded in this kernel",
+  hint: "%load_ext ipymcp",
+};
 
 beforeEach(() => void vi.useFakeTimers({ now: 0 }));
 afterEach(() => void vi.useRealTimers());
@@ -62,7 +66,7 @@ test("a broken connection is tried again, ever more seldom, and then says hello 
   const { ways, model } = begun();
   ways.greet();
   for (const pause of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
-    ways.last.events.ended({ why: "lost", message: "It broke." });
+    ways.last.events.ended({ reason: "lost", message: "It broke." });
     expect(model.store.get().connection).toEqual({ state: "closed", reason: "It broke." });
     const before = ways.opened.length;
     vi.advanceTimersByTime(pause - 1);
@@ -73,7 +77,7 @@ test("a broken connection is tried again, ever more seldom, and then says hello 
   ways.greet();
   expect(model.store.get().connection).toEqual({ state: "open" });
   expect(ways.last.sent.map(({ kind }) => kind)).toEqual(["hello"]);
-  ways.last.events.ended({ why: "lost", message: "It broke." });
+  ways.last.events.ended({ reason: "lost", message: "It broke." });
   const before = ways.opened.length;
   vi.advanceTimersByTime(1000);
   expect(ways.opened.length).toBe(before + 1);
@@ -86,8 +90,8 @@ test("a kernel without ipymcp is asked once more after each cell, and not beside
   vi.advanceTimersByTime(100_000);
   expect(ways.opened.length).toBe(1);
 
-  transport.knock();
-  transport.knock();
+  transport.retrySoon();
+  transport.retrySoon();
   vi.advanceTimersByTime(300);
   expect(ways.opened.length).toBe(2);
   ways.last.events.ended(ABSENT);
@@ -105,7 +109,7 @@ test("cells that end fast do not have it ask more than once a second", () => {
   ways.last.events.ended(ABSENT);
   for (let cell = 0; cell < 100; cell++) {
     const before = ways.opened.length;
-    transport.knock();
+    transport.retrySoon();
     vi.advanceTimersByTime(100);
     if (ways.opened.length > before) ways.last.events.ended(ABSENT);
   }
@@ -115,14 +119,14 @@ test("cells that end fast do not have it ask more than once a second", () => {
 
 test("without a relay there is a comm, and the panel says when it waits for a cell", () => {
   const { ways, transport, model } = begun();
-  ways.last.events.ended({ why: "none", message: "This Jupyter server has no ipymcp extension." });
+  ways.last.events.ended({ reason: "none", message: "This Jupyter server has no ipymcp extension." });
   expect(ways.opened.map(({ by }) => by)).toEqual(["relay", "comm"]);
   ways.greet();
   expect(model.store.get().connection).toEqual({ state: "open" });
   transport.setBusy(true);
   expect(model.store.get().connection).toEqual({
     state: "busy",
-    reason: "a cell runs, and this Jupyter server has no relay to the kernel: answers may wait for its end",
+    reason: "a cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends",
   });
   transport.setBusy(false);
   expect(model.store.get().connection).toEqual({ state: "open" });
@@ -131,15 +135,15 @@ test("without a relay there is a comm, and the panel says when it waits for a ce
 
 test("a kernel that hears the control channel is there for a view over a comm while it is busy", () => {
   const { ways, transport, model } = begun();
-  ways.last.events.ended({ why: "none", message: "There is no relay." });
+  ways.last.events.ended({ reason: "none", message: "There is no relay." });
   transport.setBusy(true);
   expect(model.store.get().connection.state).toBe("busy");
   const { hello, state } = new FakeKernel(stateOf([server("fs")]));
   ways.last.events.opened();
-  ways.last.events.heard({ ...hello, control: true });
-  ways.last.events.heard({ kind: "snapshot", seq: 1, state });
+  ways.last.events.received({ ...hello, control: true });
+  ways.last.events.received({ kind: "snapshot", seq: 1, state });
   expect(model.store.get().connection).toEqual({ state: "open" });
-  ways.last.events.ended({ why: "lost", message: "It broke." });
+  ways.last.events.ended({ reason: "lost", message: "It broke." });
   vi.advanceTimersByTime(1000);
   ways.last.events.opened();
   expect(model.store.get().connection.state).toBe("busy");
@@ -157,13 +161,13 @@ test("what ended, or was closed, is not heard any more", () => {
   const { events } = ways.last;
   ways.greet();
   events.ended(ABSENT);
-  events.heard({ kind: "patch", seq: 2, set: { servers: { fs: null } } });
+  events.received({ kind: "patch", seq: 2, set: { servers: { fs: null } } });
   expect(Object.keys(model.store.get().servers)).toEqual(["fs"]);
   transport.connect();
   const { last } = ways;
   transport.close();
   expect(last.isClosed).toBe(true);
-  last.events.ended({ why: "lost", message: "It broke." });
+  last.events.ended({ reason: "lost", message: "It broke." });
   vi.advanceTimersByTime(100_000);
   expect(ways.opened.length).toBe(2);
 });

@@ -1,4 +1,4 @@
-/** ipymcp, loaded in a kernel by a button. */
+/** Load ipymcp in a kernel. */
 
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 
@@ -9,14 +9,14 @@ export const UPGRADE = "%pip install --upgrade ipymcp";
 
 export interface LoadProblem {
   message: string;
-  /** A line that a cell could run against it. */
+  /** A line of code that fixes the problem. */
   remedy: string | null;
 }
 
 const MISSING: LoadProblem = { message: "ipymcp is not installed in this kernel's environment.", remedy: INSTALL };
 
-/** Run the line in the kernel, once it is free; gives what went wrong. */
-export async function loaded(kernel: Kernel.IKernelConnection, code: string): Promise<LoadProblem | null> {
+/** Run a line in the kernel once it is idle; return the problem, or null. */
+export async function loadExtension(kernel: Kernel.IKernelConnection, code: string): Promise<LoadProblem | null> {
   let reply: KernelMessage.IExecuteReplyMsg | undefined;
   try {
     reply = await kernel.requestExecute({ code, store_history: false, allow_stdin: false, stop_on_error: false }).done;

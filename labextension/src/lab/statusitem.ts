@@ -1,0 +1,29 @@
+import { Widget } from "@lumino/widgets";
+import type { PanelState } from "../store";
+import { summary } from "./summary";
+
+const BUTTON_STYLE =
+  "all: unset; box-sizing: border-box; height: 100%; padding: 0 6px; cursor: pointer; white-space: nowrap;";
+const FOCUS_STYLE = "outline: 1px solid currentColor; outline-offset: -1px;";
+
+/** Status bar item with the number of ready servers. */
+export class StatusItem extends Widget {
+  private readonly button = document.createElement("button");
+
+  constructor(open: () => void) {
+    super();
+    this.button.type = "button";
+    this.button.style.cssText = BUTTON_STYLE;
+    this.button.onclick = open;
+    this.button.onfocus = () => (this.button.style.cssText = BUTTON_STYLE + FOCUS_STYLE);
+    this.button.onblur = () => (this.button.style.cssText = BUTTON_STYLE);
+    this.node.append(this.button);
+  }
+
+  showState(state: PanelState | null): void {
+    const text = state ? summary(state) : "";
+    if (this.button.textContent === text) return;
+    this.button.textContent = text;
+    this.button.title = text && "MCP servers that are ready in this notebook. Click to open the panel.";
+  }
+}
