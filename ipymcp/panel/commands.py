@@ -51,7 +51,7 @@ async def _tool(panel: Panel, view: View, message: Message) -> Message:
 async def _validate(panel: Panel, view: View, message: Message) -> Message:
     _, entry = _entry(panel, message)
     arguments = _arguments(message)
-    complaints = await asyncio.to_thread(panel.mcp._factory.schema(entry).complaints, arguments)
+    complaints = await asyncio.to_thread(panel.mcp._factory.schema(entry).problems, arguments)
     return {"errors": [{"path": [*one.path], "message": visible(one.problem)} for one in complaints]}
 
 

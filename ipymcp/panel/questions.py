@@ -138,7 +138,7 @@ def filled(message: Message, schema: ToolSchema) -> ElicitationAnswer | WrongAns
     content = message.get("content", {})
     if not is_object(content):
         raise Malformed("an answer's 'content' is an object")
-    complaints = schema.complaints(content)
+    complaints = schema.problems(content)
     if complaints:
         return WrongAnswer([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
     wrong = _wrong_formats(schema, content)
