@@ -1,8 +1,8 @@
-"""A panel, or a server's card, in a cell: live where there are widgets, a table in everything else.
+"""A panel or a server's card in a cell: live where there are widgets, else a table.
 
-Beside both it has a type of its own, which JupyterLab's extension draws: it names this life of the kernel, and is live
-in any page that talks to that, over the relay. A notebook that is executed by a program (nbclient, papermill) gets no
-widget: it would be dead in every page made of it, and hide the table.
+The output also has a MIME type of its own, which JupyterLab's extension draws: it identifies the kernel run and is live
+in any page connected to it over the relay. A notebook executed by a program (nbclient, papermill) gets no widget, which
+would be dead in every page made from it and hide the table.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class PanelDisplay:
 
     Args:
         ip: The IPython shell.
-        life: Identifies this life of the kernel: what is saved of another is shown as it was.
-        panel: Gives the notebook's panel.
+        life: Identifier of this kernel run; the saved output of another run is not live.
+        panel: Returns the notebook's panel.
     """
 
     def __init__(self, ip: Any, life: str, panel: Callable[[], Panel]) -> None:
@@ -39,25 +39,25 @@ class PanelDisplay:
         self._own: dict[str, Any] = {"version": VERSION, "kernel": life}
 
     def panel(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The panel of all servers, by MIME type, and metadata."""
+        """MIME bundle and metadata of the panel of all servers."""
         return self._live(self._panel().mcp.servers._repr_mimebundle_())
 
     def card(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The card of one server, by MIME type, and metadata."""
+        """MIME bundle and metadata of the card of one server."""
         return self._live(server._repr_mimebundle_(), server.name)
 
     def question(self, card: str, *, is_here: bool) -> dict[str, Any]:
-        """The open question of a model's call, which JupyterLab's extension draws.
+        """MIME bundle of the open question of a model's call, for JupyterLab's extension.
 
         Args:
             card: The card of the call.
-            is_here: Whether that card is the one displayed; another one is hidden while the question is open.
+            is_here: Whether the output is that card; others hide while the question is open.
         """
         own = {**self._own, "card": card}
         return {_TYPE: own if is_here else {**own, "elsewhere": True}}
 
     def _live(self, tables: dict[str, Any], server: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-        """Add the live panel to the tables where there is a kernel: a terminal has none."""
+        """Add the live panel to the tables, unless the shell is a terminal."""
         kernel = getattr(self._ip, "kernel", None)
         if kernel is None:
             return tables, {}
@@ -72,5 +72,5 @@ class PanelDisplay:
 
 
 def _has_page(kernel: Any) -> bool:
-    """Whether a page may be there: programs that execute notebooks allow no input. Nor does Voilà, which has one."""
+    """Whether there may be a page: programs that execute notebooks allow no input, nor does Voilà, which has one."""
     return getattr(kernel, "_allow_stdin", True) or is_voila(os.environ)

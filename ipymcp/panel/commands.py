@@ -1,4 +1,4 @@
-"""Commands a view may send: about servers, tools, resources and prompts, as its mode permits."""
+"""Commands of views: servers, tools, resources, prompts, calls and logs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _call(panel: Panel, view: View, message: Message) -> Message:
 
 
 async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
-    """Make a call, and tell the view how it ended."""
+    """Make a call and send its outcome to the view."""
     try:
         await call.run_on_loop()
         shown = await _kept(panel, view, call.number, await asyncio.to_thread(call.result), preview)
@@ -78,7 +78,7 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
         view.say(
             {"kind": "result", "call": call.number, "ok": False, "error": problem(view.permissions.shown_error(error))}
         )
-    except Exception as error:  # a fault of ours must not leave the view waiting
+    except Exception as error:  # a bug of ours must not leave the view waiting
         fault = problem(view.permissions.shown_error(McpError(f"a fault of ipymcp: {error!r}")))
         view.say({"kind": "result", "call": call.number, "ok": False, "error": fault})
     finally:
@@ -88,17 +88,17 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
 async def _kept(
     panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None], Message]
 ) -> Message:
-    """Keep a value in the kernel, and give what is shown of it."""
+    """Keep a value in `mcp.results` and return its preview."""
     panel.mcp.results.keep(number, value, memoryview(value._raw).nbytes)
     namespace = "" if view.permissions.is_visitor else panel.context.namespace()
     return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
 
 
 async def _wake(session: ServerSession, panel: Panel, view: View) -> None:
-    """Wait until a server can be used; a lazy one is started.
+    """Wait until a server is ready; start a lazy one.
 
     Raises:
-        PolicyError: Somebody has to agree first that the server runs, and the view may not.
+        PolicyError: The server needs trust, which the view may not grant.
     """
     is_limited = not view.permissions.may_answer("trust")
     if session.is_lazy and is_limited and not await panel.host.guard.trust.allows(session.definition):
@@ -149,7 +149,7 @@ async def _read(panel: Panel, view: View, message: Message) -> Message:
 
 
 async def _expanded(session: ServerSession, written: str, arguments: Message) -> str:
-    """The address that a template of a server comes to (RFC 6570)."""
+    """Expand a resource template (RFC 6570)."""
     catalog = await session.offers.look("templates")
     definition = next((one for one in catalog.templates.values() if one.uriTemplate == written), None)
     if definition is None:
@@ -196,7 +196,7 @@ def _arguments(message: Message) -> dict[str, Any]:
     arguments = message.get("arguments", {})
     if not is_object(arguments):
         raise Malformed(f"{message.get('do')!r} needs 'arguments', an object")
-    return sound(arguments)  # 1e999 is infinite to Python, and nothing that can be sent
+    return sound(arguments)  # Python reads 1e999 as infinity, which JSON cannot express
 
 
 def _about(definition: Any) -> Message:
@@ -222,12 +222,12 @@ TOOL_VERBS = {
 
 
 _REPLY_TIMEOUT = 1.0
-"""Seconds that a reply waits for a server to start or stop. After that its state, and its error, say how it went."""
+"""Seconds that a reply waits for a server to start or stop; later its row shows the outcome."""
 _MAX_HISTORY = 2_000
 
 
 async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
-    """Do it; what fails soon is raised, what takes longer goes on."""
+    """Run a coroutine; raise an early failure, let longer work continue in the background."""
 
     async def act() -> None:
         await coroutine
@@ -236,12 +236,12 @@ async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
     done, _ = await asyncio.wait({task}, timeout=_REPLY_TIMEOUT)
     if done:
         return task.result()
-    task.add_done_callback(_look_away)
+    task.add_done_callback(_ignore_failure)
     return None
 
 
-def _look_away(task: asyncio.Task[None]) -> None:
-    """What failed late is in the server's state and log."""
+def _ignore_failure(task: asyncio.Task[None]) -> None:
+    """Retrieve a late exception: the server's state and log show it."""
     if not task.cancelled():
         task.exception()
 
@@ -299,7 +299,7 @@ async def _load(panel: Panel, view: View, message: Message) -> None:
 
 
 async def _known(panel: Panel, view: View, message: Message) -> list[Message]:
-    """The servers of the configuration that are not loaded."""
+    """Configured servers that are not loaded."""
     found = await asyncio.to_thread(panel.host.discovery.peek)
     return [
         {"name": name, "source": visible(str(definition.source)), "where": where(definition)}
@@ -317,7 +317,7 @@ async def _memory(panel: Panel, view: View, message: Message) -> Message:
 
 
 def _measure(pid: int) -> tuple[int, int]:
-    """The resident memory of a process and all below it, and how many these are."""
+    """Resident memory in bytes of a process tree, and the number of its processes."""
     import psutil
 
     sizes: list[int] = []
@@ -326,7 +326,7 @@ def _measure(pid: int) -> tuple[int, int]:
         for process in [root, *root.children(recursive=True)]:
             try:
                 sizes.append(process.memory_info().rss)
-            except psutil.Error:  # it has just ended
+            except psutil.Error:  # it has just exited
                 continue
     except psutil.Error as error:
         raise McpError(f"its process {pid} is gone") from error
@@ -398,7 +398,7 @@ VERBS: dict[str, Act] = {
     "stop_all": _stop_all,
     "enable": _enable,
     "disable": _disable,
-    "trust": _start,  # a start asks for what it needs: trust, and a login
+    "trust": _start,  # a start asks for trust and a login if it needs them
     "login": _start,
     "load": _load,
     "known": _known,

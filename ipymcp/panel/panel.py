@@ -1,11 +1,11 @@
 """The panel of one host: attached views, their snapshots of the state, and the calls they made.
 
-Nothing waits here but replies. A patch is what changed between what the view has and what is shown now, made when it
-can be sent; log lines are read from the server's own log then, and those that rolled off are counted. So a view that
-does not read costs no more than its replies, and is let go when these become too many.
+Only replies are queued. A patch holds the difference between a view's snapshot and the current state, and is computed
+when it can be sent; log lines are read from the server's own log then, and lines already dropped there are counted. A
+view that does not read therefore costs no more than its replies, and is detached when these become too many.
 
-Made when the first view comes; while none is attached nothing runs. Most of it belongs to the
-background loop.
+The panel is created with the first view; while no view is attached, nothing runs. Most of it runs on the background
+loop.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 
 _MAX_WAITING = 1_000
 _MAX_BYTES = 32_000_000
-"""What may wait to be sent."""
+"""Maximum bytes queued for one view."""
 _MAX_INTENTS = 100
-"""Of one view at a time."""
+"""Maximum concurrent intents of one view."""
 
 
 class View:
-    """One view. All but `receive` belongs to the background loop.
+    """One view of the panel; runs on the background loop.
 
     Args:
-        panel: The notebook's.
-        carrier: Takes messages to it.
+        panel: The panel.
+        carrier: The channel to the view.
     """
 
     def __init__(self, panel: Panel, carrier: Channel) -> None:
@@ -64,8 +64,8 @@ class View:
         self.is_greeted = False
         self._panel = panel
         self.callback: object = None
-        """Where its page's server takes the answers to logins, as it says."""
-        self._picture = ViewSnapshot(panel.shown)
+        """The callback address of the page's Jupyter server for logins, as the view reports it."""
+        self._snapshot = ViewSnapshot(panel.shown)
         self._version = VERSION
         self._waiting: deque[tuple[Message, bytes]] = deque()
         self._bytes = 0
@@ -73,24 +73,24 @@ class View:
         self._wake = asyncio.Event()
         self._calls_over = panel.host.history.added
         self.logs: dict[str, LogReader] = {}
-        """The logs it follows, by server."""
+        """Readers of the logs that the view follows, by server."""
 
     @property
     def permissions(self) -> Permissions:
-        """What it may do now."""
+        """Current permissions of the view."""
         permissions = self._panel.permissions()
         if self._version == VERSION:
             return permissions
         return Permissions("view", permissions.is_visitor, is_our_version=False)
 
     def can_answer(self, kind: QuestionKind) -> bool:
-        """Whether it shows questions of this kind, and may answer them."""
-        return self.is_greeted and "questions" in self._picture.parts and self.permissions.may_answer(kind)
+        """Whether the view shows questions of this kind and may answer them."""
+        return self.is_greeted and "questions" in self._snapshot.parts and self.permissions.may_answer(kind)
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def heard(self, message: object) -> None:
-        """It says something."""
+    def handle(self, message: object) -> None:
+        """Handle a message from the view."""
         if not is_object(message):
             return self._refuse(None, Malformed("a message is a JSON object"))
         kind = message.get("kind")
@@ -100,25 +100,25 @@ class View:
             self._begin(message)
         elif kind == "bye":
             self._panel.detach(self)
-        return None  # other kinds are of versions to come
+        return None  # later versions may have other kinds
 
     def refuse(self, why: str) -> None:
-        """It said what cannot even be read."""
+        """Reply that a message could not be read."""
         self._refuse(None, Malformed(why))
 
     def _greet(self, message: Message) -> None:
         version = message.get("version")
         self._version = version if isinstance(version, int) else 0
         self.callback = message.get("callback")
-        self._picture.begin(message.get("wants"), message.get("server"))
+        self._snapshot.begin(message.get("wants"), message.get("server"))
         self.is_greeted = True
         self.tell()
         self._panel.greeted()
 
     def tell(self) -> None:
-        """Tell it whom it talks to, and what it may do now."""
+        """Send the kernel's identity and the view's current permissions."""
         if self.is_greeted:
-            self._picture.look_again()
+            self._snapshot.look_again()
             context, permissions = self._panel.context, self.permissions
             hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": permissions.mode}
             hello |= {"visitor": permissions.is_visitor}
@@ -148,7 +148,7 @@ class View:
             value = await act(self._panel, self, message)
         except McpError as error:
             self._refuse(number, error)
-        except Exception as error:  # a fault of ours must not be the panel's end
+        except Exception as error:  # a bug of ours must not end the panel
             self._refuse(number, McpError(f"a fault of ipymcp: {error!r}"))
         else:
             self.say({"kind": "reply", "id": number, "ok": True, "value": value})
@@ -156,10 +156,10 @@ class View:
     def _refuse(self, number: int | None, error: McpError) -> None:
         self.say({"kind": "reply", "id": number, "ok": False, "error": problem(self.permissions.shown_error(error))})
 
-    # -- saying -------------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def say(self, message: Message) -> None:
-        """Tell it something, once, in order."""
+        """Queue a message; messages are sent once and in order."""
         made = ready(message)
         self._waiting.append(made)
         self._bytes += len(made[1])
@@ -168,13 +168,13 @@ class View:
         self._wake.set()
 
     def look(self) -> None:
-        """There may be something new; at most ten times a second."""
+        """Wake the sender if there is something new; called at most ten times a second."""
         has_history = self._calls_over != self._panel.host.history.added
-        if self.is_greeted and (self._picture.is_old or has_history or any(map(_has_news, self.logs.values()))):
+        if self.is_greeted and (self._snapshot.is_old or has_history or any(map(_has_news, self.logs.values()))):
             self._wake.set()
 
     async def run(self) -> None:
-        """Send what there is to send, for as long as it is attached."""
+        """Send messages and updates until the view is detached."""
         self._wake = asyncio.Event()  # the loop may be another than before
         self._wake.set()
         while True:
@@ -188,7 +188,7 @@ class View:
                 await self._send_update()
 
     async def _send_update(self) -> None:
-        if update := self._picture.update(self.permissions):
+        if update := self._snapshot.update(self.permissions):
             await self.carrier.carry(*ready(update))
         over = self._panel.host.history.added
         if over != self._calls_over:
@@ -199,7 +199,7 @@ class View:
                 await self.carrier.carry(*ready({"kind": "log", "server": server, **lines}))
 
     def closed(self) -> None:
-        """It is attached no more."""
+        """Release everything that belongs to the view, which was detached."""
         for task in self._intents:
             task.cancel()
         self._waiting.clear()
@@ -213,13 +213,13 @@ def _has_news(reader: LogReader) -> bool:
 
 
 _INTERVAL = 0.1
-"""Seconds between two looks at what has changed."""
+"""Seconds between two checks for changes."""
 _MAX_VIEWS = 100
-"""A cell that is run again leaves its old view behind: with more than these the oldest is let go."""
+"""A cell that is run again leaves its old view behind; beyond this number the oldest view is detached."""
 
 
 class CallCode(Protocol):
-    """Writes a call as the user would type it; `ipymcp.notebook.call_code` is one."""
+    """Writer of calls as the user would type them, such as `ipymcp.notebook.call_code`."""
 
     def python(
         self, host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any], namespace: str
@@ -240,12 +240,12 @@ class PanelContext(Struct, frozen=True):
     """The notebook as its panel knows it.
 
     Attributes:
-        mode: Gives what views may do now.
-        namespace: Gives the name that `mcp` is bound to; empty where it is not.
-        kernel: Identifies this life of the kernel: after a restart it is another.
+        mode: Returns the current mode of the panel.
+        namespace: Returns the name that `mcp` is bound to; empty if it is not bound.
+        kernel: Identifier of this kernel run; a restart changes it.
         code: Writes calls as code.
         has_control: Whether views may also use the control channel.
-        has_visitors: Whether the people at the page are strangers to the notebook, as under Voilà.
+        has_visitors: Whether the page is open to people other than the notebook's author, as under Voilà.
         publisher: The shell's publisher of displays, for cells that wait for an answer; None to show nothing there.
     """
 
@@ -281,7 +281,7 @@ class Panel:
         self.host = mcp._host
         self.context = context
         self.calls: dict[int, Call[Any]] = {}
-        """Those that views made and that are not over."""
+        """Running calls made by views, by number."""
         self.views: dict[View, asyncio.Task[None]] = {}
         self.shown = PanelState(self.host, self._is_own)
         self.numbers = LogNumbers()
@@ -290,30 +290,30 @@ class Panel:
         )
         self.host.redirects.addresses = self._callbacks
         self.widgets: weakref.WeakSet[Closable] = weakref.WeakSet()
-        """Those in cells."""
+        """Panels displayed in cells."""
         self.is_closed = False
-        """Whether the extension was unloaded: what views still say is nobody's to hear."""
+        """Whether the extension was unloaded; messages of views are then ignored."""
         self._watching: asyncio.Task[None] | None = None
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
     def attach(self, carrier: Channel) -> View:
-        """Have a view from now on. What it says is handed to `receive`."""
+        """Attach a view; its messages are passed to `receive`."""
         view = View(self, carrier)
         self.host.loop.call(self._attach, view)
         return view
 
     def receive(self, view: View, message: object) -> None:
-        """A view says something."""
-        self.host.loop.call(self._heard, view, message)
+        """Handle a message from a view."""
+        self.host.loop.call(self._handle, view, message)
 
     def tell_mode(self) -> None:
-        """Views may do more, or less, than before."""
+        """Send the changed permissions to all views."""
         if self.host.loop.is_running:
             self.host.loop.call(self._tell_mode)
 
     def close(self) -> None:
-        """The extension is unloaded, on the kernel's thread: its widgets say that nobody is there any more."""
+        """Close all widgets, so that they show that the extension was unloaded; called on the kernel's thread."""
         self.is_closed = True
         for widget in [*self.widgets]:
             widget.end()
@@ -321,11 +321,11 @@ class Panel:
     # -- on the background loop ---------------------------------------------------------------------------------------
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task."""
+        """Start a task on the background loop."""
         return self.host.loop.spawn(coroutine, "ipymcp-panel")
 
     def detach(self, view: View) -> None:
-        """Let go of a view: it went, or does not take what it asked for."""
+        """Detach a view that is gone or does not read its messages."""
         task = self.views.pop(view, None)
         if task is not None:
             task.cancel()
@@ -334,12 +334,12 @@ class Panel:
             self.questions.drop_unanswerable()
 
     def greeted(self) -> None:
-        """A view wants to be shown something."""
+        """Start watching for changes, because a view has said hello."""
         if self._watching is None or self._watching.done():
             self._watching = self.spawn(self._watch())
 
     def _callbacks(self) -> list[object]:
-        """Where the user's browser may come back to after a login, the newest view's first."""
+        """Callback addresses for logins, the newest view's first."""
         return [view.callback for view in reversed([*self.views]) if view.permissions.mode == "full"]
 
     def _is_own(self, call: object) -> bool:
@@ -350,7 +350,7 @@ class Panel:
         return [view.carrier for view in [*self.views] if view.can_answer(kind)]
 
     def permissions(self) -> Permissions:
-        """What views of our version may do now."""
+        """Current permissions of views with this version of the protocol."""
         mode = self.context.mode()
         return Permissions(mode, self.context.has_visitors and mode != "full")
 
@@ -365,23 +365,23 @@ class Panel:
         if len(self.views) > _MAX_VIEWS:
             self.detach(next(iter(self.views)))
 
-    def _heard(self, view: View, message: object) -> None:
+    def _handle(self, view: View, message: object) -> None:
         task = self.views.get(view)
         if task is None and not is_hello(message):
-            return  # it was let go
-        if task is None or task.done():  # it is back, or the loop was stopped and is another now
+            return  # the view was detached
+        if task is None or task.done():  # the view is back, or the loop was restarted
             self.views[view] = self.spawn(self._run(view))
             self.greeted()
-        view.heard(message)
+        view.handle(message)
 
     async def _run(self, view: View) -> None:
         try:
             await view.run()
-        except OSError:  # its connection is gone
+        except OSError:  # the connection is closed
             self.detach(view)
 
     async def _watch(self) -> None:
-        unsubscribe = self.host.events.subscribe(self.shown.heard)
+        unsubscribe = self.host.events.subscribe(self.shown.handle)
         with contextlib.ExitStack() as stack:
             stack.callback(unsubscribe)
             while any(view.is_greeted for view in self.views):

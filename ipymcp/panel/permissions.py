@@ -24,16 +24,16 @@ _RUN: Final = frozenset(
 _VISITORS_LACK: Final = frozenset({"logs", "code"})
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
 _RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
-"""What lasts no longer than the answer of a model."""
+"""Answers that hold no longer than one model answer."""
 
 
 class Permissions(Struct, frozen=True):
     """The permissions of one view at this moment.
 
     Attributes:
-        mode: The mode of the panel; `view` for a view that speaks another version of the protocol.
-        is_visitor: Whether the person is a stranger to the notebook: nothing of the author's machine is shown.
-        is_our_version: Whether the view speaks this version of the protocol.
+        mode: The mode of the panel; `view` for a view with another protocol version.
+        is_visitor: Whether the person is not the notebook's author, and must not see details of the machine.
+        is_our_version: Whether the view has this protocol version.
     """
 
     mode: Mode
@@ -41,10 +41,10 @@ class Permissions(Struct, frozen=True):
     is_our_version: bool = True
 
     def check(self, verb: str) -> None:
-        """Let an intent pass that the view may have done.
+        """Check whether the view may use a command.
 
         Raises:
-            PolicyError: The view may not.
+            PolicyError: The view may not use it.
         """
         if self._may(verb):
             return
@@ -58,11 +58,11 @@ class Permissions(Struct, frozen=True):
         return self.mode == "full" or verb in _VIEW or (self.mode == "run" and verb in _RUN)
 
     def may_answer(self, kind: QuestionKind) -> bool:
-        """Whether the view is shown questions of this kind, and may answer them."""
+        """Whether the view shows questions of this kind and may answer them."""
         return self.mode == "full" or (self.mode == "run" and kind in _RUN_KINDS)
 
     def check_answer(self, kind: QuestionKind) -> None:
-        """Let an answer to a question of this kind pass.
+        """Check whether the view may answer questions of this kind.
 
         Raises:
             PolicyError: The view may not answer such questions.
@@ -73,21 +73,21 @@ class Permissions(Struct, frozen=True):
             )
 
     def answers(self, offered: Sequence[ApprovalAnswer]) -> list[ApprovalAnswer]:
-        """The answers to a request for approval that the view may give, of those there are."""
+        """The offered answers to an approval question that the view may give."""
         return [one for one in offered if self.mode == "full" or one in _RUN_ANSWERS]
 
     def _hint(self) -> str:
         upgrade = "panel and kernel are of different versions: upgrade the older one"
         return '%config IPyMCP.panel = "full" allows it' if self.is_our_version else upgrade
 
-    # -- what is shown ------------------------------------------------------------------------------------------------
+    # -- visibility ---------------------------------------------------------------------------------------------------
 
     def shows(self, part: str, row: Message) -> bool:
-        """Whether a row of the state is shown to the view."""
+        """Whether the view may see a row of the state."""
         return part != "questions" or self.may_answer(row["kind"])
 
     def shown(self, part: str, row: Message) -> Message:
-        """A row as the view is shown it."""
+        """Return a row without the parts that the view must not see."""
         if part == "questions" and "answers" in row:
             return {**row, "answers": self.answers(row["answers"])}
         if part == "servers" and self.is_visitor:
@@ -96,11 +96,11 @@ class Permissions(Struct, frozen=True):
         return row
 
     def shown_history(self, row: Message) -> Message:
-        """A row of the history as the view is shown it."""
+        """Return a history row without the parts that the view must not see."""
         return {**row, "error": "failed"} if self.is_visitor and row["error"] else row
 
     def shown_error(self, error: McpError) -> McpError:
-        """An error as the view is shown it: of the author's machine, visitors are told nothing."""
+        """Return an error without details that the view must not see."""
         if not self.is_visitor:
             return error
         if isinstance(error, ServerError):

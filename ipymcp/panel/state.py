@@ -30,15 +30,15 @@ _OWNERS: Final = {"servers": "name", "calls": "server", "questions": "server"}
 
 
 class ViewSnapshot:
-    """A view's picture of the state.
+    """The state as one view has received it.
 
     Args:
-        shown: What there is to show.
+        shown: The current state.
     """
 
     def __init__(self, shown: PanelState) -> None:
         self.parts: tuple[str, ...] = _PARTS
-        """What of the state the view wants."""
+        """The parts of the state that the view asked for."""
         self._shown = shown
         self._server: str | None = None
         self._sent: dict[str, dict[str, Message]] = {}
@@ -49,29 +49,29 @@ class ViewSnapshot:
 
     @property
     def is_old(self) -> bool:
-        """Whether something may have changed."""
+        """Whether the state may have changed since the last update."""
         return self._wants_all or self._sent_version != self._shown.version
 
     def begin(self, wants: object, server: object) -> None:
-        """The view has nothing yet, or lost it.
+        """Send a complete snapshot next.
 
         Args:
-            wants: The parts it wants; all, where that is no list.
-            server: The one server it is about, if that is a name.
+            wants: The list of parts that the view asks for; anything else means all parts.
+            server: The name of the only server to show; anything else means all servers.
         """
         self.parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
         self._server = server if isinstance(server, str) else None
         self._wants_all = True
 
     def look_again(self) -> None:
-        """Something else decides now what is its own to see."""
+        """Compare all rows at the next update: the view's permissions may have changed."""
         self._sent_version = -1
 
     def update(self, permissions: Permissions) -> Message | None:
-        """A snapshot where one is due, else a patch where something has changed.
+        """Return a snapshot if one is due, a patch if something has changed, else None.
 
         Args:
-            permissions: What the view may see. Where they are others than before, it gets everything anew.
+            permissions: Current permissions of the view; if they have changed, a snapshot is due.
         """
         if permissions != self._permissions:
             self._permissions, self._wants_all = permissions, True
@@ -94,7 +94,6 @@ class ViewSnapshot:
         return {"kind": "patch", "seq": self._number, "set": changed}
 
     def _scoped(self, permissions: Permissions) -> dict[str, dict[str, Message]]:
-        """The rows that are its own to see."""
         server = self._server
         return {
             part: {
@@ -116,34 +115,34 @@ def _difference(before: dict[str, Message], now: dict[str, Message]) -> dict[str
 
 
 _SHOW_AFTER = 0.1
-"""Seconds that a call runs before it is worth showing."""
+"""Seconds that a call must run before it is shown."""
 _MAX_CALLS = 200
 
 
 class PanelState:
-    """The rows of servers and calls. A row that has changed is another object. Belongs to the background loop.
+    """Rows of servers, calls and questions; a changed row is a new object. Runs on the background loop.
 
     Args:
-        host: Whose.
+        host: The host of the servers.
         is_own: Whether a call was made in a panel.
     """
 
     def __init__(self, host: Host, is_own: Callable[[object], bool]) -> None:
         self.rows: dict[str, dict[str, Message]] = {"servers": {}, "calls": {}, "questions": {}}
         self.version = 0
-        """Counts the changes."""
+        """Number of changes so far."""
         self._host = host
         self._is_own = is_own
         self._keys: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._disabled: dict[str, tuple[Catalog, object, int]] = {}
         self._tools: dict[str, tuple[tuple[Any, ...], int]] = {}
-        """What the list of a server's tools was made from, and the number of that version."""
+        """Inputs of each server's tool list, and the version number of the list."""
         self._tools_versions = 0
         self._looked: dict[str, Client] = {}
-        """The connections whose resources and prompts were listed, by server."""
+        """Connections whose resources and prompts were listed, by server."""
 
     def look(self) -> None:
-        """Bring the rows up to date."""
+        """Update the rows of servers and calls."""
         self._look_at_servers()
         self._look_at_calls()
 
@@ -152,11 +151,11 @@ class PanelState:
         self._put("questions", question["id"], question)
 
     def withdraw(self, question: str) -> None:
-        """Show it no more."""
+        """Remove a question."""
         self._keep("questions", self.rows["questions"].keys() - {question})
 
-    def heard(self, event: Event) -> None:
-        """A server says that it has other resources or prompts."""
+    def handle(self, event: Event) -> None:
+        """List resources and prompts again after a server has changed them."""
         if isinstance(event, OffersChanged):
             self._looked.pop(event.server, None)
 
@@ -181,7 +180,7 @@ class PanelState:
         self._keep("servers", sessions.keys())
 
     def _tools_version(self, session: ServerSession) -> int:
-        """Number what a list of its tools shows; views that have a list of an older version ask for it again."""
+        """The version of the server's tool list; views with an older list request it again."""
         guard = self._host.guard
         key = (
             session, session.catalog.tools, session.rights, guard.policy.filters.rules, guard.policy.state,
@@ -194,7 +193,6 @@ class PanelState:
         return known[1]
 
     def _count_disabled(self, session: ServerSession, rules: object) -> int:
-        """How many of its tools are switched off, counted once for these tools and rules."""
         known = self._disabled.get(session.name)
         if known is None or known[0] is not session.catalog or known[1] is not rules:
             known = session.catalog, rules, disabled_tools(self._host, session)
@@ -234,10 +232,9 @@ class PanelState:
 
 
 async def _list_offers(session: ServerSession, client: Client) -> None:
-    """Somebody looks: what it has beside tools is listed, so that it can be counted."""
     kinds: list[Kind] = ["resources", "templates"] if "resources" in client.capabilities else []
     if "prompts" in client.capabilities:
         kinds.append("prompts")
     if kinds:
-        with contextlib.suppress(McpError):  # it is in the log
+        with contextlib.suppress(McpError):  # logged already
             await session.offers.look(*kinds)

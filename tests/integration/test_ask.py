@@ -632,7 +632,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
             "McpError: this model needs the variable DEEPSEEK_API_KEY",
             "%env DEEPSEEK_API_KEY=",
         ),
-        ("%mcp ask", "UsageError: what is the question? Write it after it", ""),
+        ("%mcp ask", "UsageError: the question is missing: write it after it", ""),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean --model?", ""),
     ],
 )
@@ -744,5 +744,7 @@ def test_an_answer_that_broke_off_shows_no_warning_of_a_library(kernel: Kernel) 
 def test_a_model_that_is_an_object_is_no_setting(kernel: Kernel) -> None:
     told = kernel.run("import threading\nmodel = threading.RLock()\n%config IPyMCP.model = model")
 
-    assert "IPyMCP.model is text, not RLock: a model object goes to mcp.ask(…, model=…)" in told.stderr + told.stdout
+    assert (
+        "IPyMCP.model is a string, not RLock: a model object goes to mcp.ask(…, model=…)" in told.stderr + told.stdout
+    )
     assert "Traceback" not in told.stderr

@@ -84,7 +84,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.theirs", "there is no server 'theirs'", "it is configured, and not loaded yet: %mcp load theirs"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
-        ("%mcp config update cfgd --env =5", "--env =5: '' is no name of a variable", "write --env NAME=VALUE"),
+        ("%mcp config update cfgd --env =5", "--env =5: '' is not a name of a variable", "write --env NAME=VALUE"),
         ("mcp.tools(['demo.*'])", "tools(): patterns: expected a string, got ['demo.*']", "tools(*patterns)"),
         (
             "mcp.demo.query({'table': 'penguins', 'limit': 1})",

@@ -474,11 +474,11 @@ def test_a_secret_is_never_taken_from_a_line_nor_from_nobody(kernel: Kernel) -> 
     kernel.run("%load_ext ipymcp")
     typed = kernel.run("%mcp secret set token the-value-of-it").error
     assert typed is not None
-    assert typed.evalue == "a name alone, its value is asked for; if that was it, this cell shows it to others"
+    assert typed.evalue == "give the name only: a prompt asks for the value; a value typed here is visible"
     alone = kernel.run("%mcp secret set token").error
     assert alone is not None
     assert alone.traceback.splitlines() == [
-        "SecretError: there is nobody to ask for 'token'",
+        "SecretError: cannot ask for 'token': there is no user",
         "  run this line in a notebook · in: %mcp secret set token",
     ]
     missing = kernel.run("%mcp secret put token").error

@@ -490,7 +490,7 @@ def test_what_is_no_object_is_answered_by_an_error(demo: Notebook, message: obje
         ("cancel", {"call": "all"}, "no call all is running"),
         ("code", {"server": "demo", "tool": "query", "form": "perl"}, "'code' needs 'form', python or magic"),
         ("logs", {"server": "demo", "on": "yes"}, "'logs' needs 'on', true or false, and 'since' is a number"),
-        ("answer", {"question": "q7"}, "that question is not open any more"),
+        ("answer", {"question": "q7"}, "the question is no longer open"),
     ],
 )
 def test_a_malformed_intent_is_answered_and_the_panel_lives_on(
