@@ -306,7 +306,9 @@ class SessionResponder:
             visited = UrlQuestion(self._session.name, tool, message, str(params.get("url") or ""))
             if not is_web_address(visited.url):
                 return self._noted(
-                    ElicitationAnswer("decline", note=f"asked to visit what is no web address: {visited.url!r}")
+                    ElicitationAnswer(
+                        "decline", note=f"asked to visit something that is not a web address: {visited.url!r}"
+                    )
                 )
             return await self._ask(visited, lambda desk: desk.visit(visited), call)
         schema = params.get("requestedSchema")
