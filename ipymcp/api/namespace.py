@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.servers import Servers, ServerTools
+from ipymcp.api.servers import ServerCommands, Servers, ServerTools
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset
@@ -93,7 +93,8 @@ class Mcp(NotPicklable):
     @property
     def servers(self) -> Servers:
         """The servers by name: state, logs, start, stop, restart."""
-        return Servers(self)
+        commands = ServerCommands(self.start, self.stop, self.restart, self.enable, self.disable, self.unload)
+        return Servers(self._factory, commands)
 
     @property
     def tools(self) -> Toolset:
@@ -267,7 +268,7 @@ class Mcp(NotPicklable):
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by its name or what a user types for it."""
         self._load_if_lazy(name)
-        return ServerTools(self, self._host.find(name))
+        return ServerTools(self._factory, self._host.find(name).name)
 
     def _load_if_lazy(self, name: str) -> None:
         """Load a server that is configured to start when it is used, and may run without a question."""

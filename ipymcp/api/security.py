@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
+from ipymcp.config.digest import digest_of
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases
 from ipymcp.results.tables import Table, TableView
@@ -67,7 +68,7 @@ class ToolPolicy(TableView):
         """
         for pattern in patterns:
             for session, glob in self._owners(pattern):
-                digest = session.rights.digest or await asyncio.to_thread(session.definition.digest)
+                digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
                 await self._decide(glob, "allow", digest, session.name, always=always)
 
     @sync_and_async

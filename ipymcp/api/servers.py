@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from ipymcp.api.catalogs import not_running
 from ipymcp.api.toolset import hidden_note, tool_table
 from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
@@ -14,49 +16,47 @@ from ipymcp.runtime.session import State, state_word
 from ipymcp.security.rules import selects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ipymcp.api.namespace import Mcp
     from ipymcp.api.prompts import Prompts
     from ipymcp.api.resources import Resources
-    from ipymcp.api.tool import Tool
+    from ipymcp.api.tool import Tool, ToolFactory
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call
     from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServer
 
 
-def kept_tools(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
-    """The tools that patterns over `server.tool` select; None where there are none."""
-    from ipymcp.api.toolset import tool_table
-
-    catalogs, notes = _kept(mcp, patterns)
+def kept_tools(factory: ToolFactory, patterns: Sequence[str]) -> Table | None:
+    """The cached tools of stopped servers that patterns over `server.tool` select; None if there are none."""
+    catalogs, notes = _cached_catalogs(factory.host, patterns)
     entries = [entry for catalog in catalogs.values() for entry in catalog.tools.values() if selects(patterns, entry)]
-    return tool_table(entries, mcp._factory, title="MCP tools", note=" · ".join(notes)) if entries else None
+    return tool_table(entries, factory, title="MCP tools", note=" · ".join(notes)) if entries else None
 
 
-def kept_resources(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
-    """The same for resources and templates."""
+def kept_resources(host: Host, patterns: Sequence[str]) -> Table | None:
+    """The cached resources and templates of stopped servers that patterns select; None if there are none."""
     from ipymcp.api.resources import resource_table
 
-    catalogs, notes = _kept(mcp, patterns)
+    catalogs, notes = _cached_catalogs(host, patterns)
     table = resource_table(catalogs, patterns, notes)
     return table if table.rows else None
 
 
-def kept_prompts(mcp: Mcp, patterns: Sequence[str]) -> Table | None:
-    """The same for prompts."""
+def kept_prompts(host: Host, patterns: Sequence[str]) -> Table | None:
+    """The cached prompts of stopped servers that patterns select; None if there are none."""
     from ipymcp.api.prompts import prompt_table, selected_prompts
 
-    catalogs, notes = _kept(mcp, patterns)
+    catalogs, notes = _cached_catalogs(host, patterns)
     entries = selected_prompts(catalogs.values(), patterns)
     return prompt_table(entries, notes) if entries else None
 
 
-def _kept(mcp: Mcp, patterns: Sequence[str]) -> tuple[dict[str, Catalog], list[str]]:
-    """The catalogs of the servers that patterns name and that do not run, and a note on each."""
-    host, catalogs, notes = mcp._host, dict[str, "Catalog"](), list[str]()
+def _cached_catalogs(host: Host, patterns: Sequence[str]) -> tuple[dict[str, Catalog], list[str]]:
+    """The catalogs of the named servers that do not run, and a note on each."""
+    catalogs, notes = dict[str, "Catalog"](), list[str]()
     for name in dict.fromkeys(pattern.partition(".")[0] for pattern in patterns if not pattern.startswith("!")):
         session = host.sessions.get(name)
         if session is not None:
@@ -75,23 +75,23 @@ class ServerTools(NotPicklable):
     The server's state, logs and switches are `mcp.servers["SERVER"]`.
     """
 
-    def __init__(self, mcp: Mcp, session: ServerSession) -> None:
-        self._mcp = mcp
-        self._name = session.name
+    def __init__(self, factory: ToolFactory, name: str) -> None:
+        self._factory = factory
+        self._name = name
 
     @property
     def resources(self) -> Resources:
         """Its resources, to be read by their URI: `mcp.SERVER.resources["URI"].read()`."""
         from ipymcp.api.resources import Resources
 
-        return Resources(self._mcp._host, self._name)
+        return Resources(self._factory.host, self._name)
 
     @property
     def prompts(self) -> Prompts:
         """Its prompts, as functions that give messages: `mcp.SERVER.prompts.NAME(…)`."""
         from ipymcp.api.prompts import Prompts
 
-        return Prompts(self._mcp._host, self._name)
+        return Prompts(self._factory.host, self._name)
 
     def __getattr__(self, name: str) -> Tool:
         session = self._session()
@@ -105,11 +105,11 @@ class ServerTools(NotPicklable):
         session = self._session()
         entry = session.catalog.find(name)
         if entry is None:
-            entry = self._mcp._host.find_tool(session, name)
-        return self._mcp._factory.tool(entry)
+            entry = self._factory.host.find_tool(session, name)
+        return self._factory.tool(entry)
 
     def __iter__(self) -> Iterator[Tool]:
-        return (self._mcp._factory.tool(entry) for entry in self._session().catalog.tools.values())
+        return (self._factory.tool(entry) for entry in self._session().catalog.tools.values())
 
     def __len__(self) -> int:
         return len(self._session().catalog.tools)
@@ -130,7 +130,7 @@ class ServerTools(NotPicklable):
         return self._table()._repr_mimebundle_(include, exclude)
 
     def _table(self) -> Table:
-        session, factory, host = self._session(), self._mcp._factory, self._mcp._host
+        session, factory, host = self._session(), self._factory, self._factory.host
         session.look_at_tools()
         entries = host.browse(session).tools.values()
         note = not_running(session, anything=bool(entries)) if session.client is None else ""
@@ -139,15 +139,27 @@ class ServerTools(NotPicklable):
         return tool_table(shown, factory, title=f"{self._name}: tools", note=hidden or note)
 
     def _session(self) -> ServerSession:
-        return self._mcp._host.find(self._name)
+        return self._factory.host.find(self._name)
+
+
+class ServerCommands(Struct, frozen=True):
+    """The methods of `mcp` that start and stop servers by name."""
+
+    start: Callable[..., None]
+    stop: Callable[..., None]
+    restart: Callable[..., None]
+    enable: Callable[..., None]
+    disable: Callable[..., None]
+    unload: Callable[..., None]
 
 
 class Server(NotPicklable):
     """One server's state, logs and switches; its tools are `mcp.SERVER`."""
 
-    def __init__(self, mcp: Mcp, session: ServerSession) -> None:
-        self._mcp = mcp
+    def __init__(self, factory: ToolFactory, session: ServerSession, commands: ServerCommands) -> None:
+        self._factory = factory
         self._session = session
+        self._commands = commands
 
     @property
     def name(self) -> str:
@@ -212,7 +224,7 @@ class Server(NotPicklable):
         """
         from ipymcp.api.tool import tool_result
 
-        host = self._mcp._host
+        host = self._factory.host
         host.wake(self._session)
         entry = self._session.catalog.find(tool)
         schema = bytes(entry.definition.outputSchema) if entry is not None else b""
@@ -222,32 +234,32 @@ class Server(NotPicklable):
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        self._mcp.start(self.name)
+        self._commands.start(self.name)
 
     def stop(self) -> None:
         """Stop it."""
-        self._mcp.stop(self.name)
+        self._commands.stop(self.name)
 
     def restart(self) -> None:
         """Stop it and start it again."""
-        self._mcp.restart(self.name)
+        self._commands.restart(self.name)
 
     def enable(self) -> None:
         """Switch it on again, and start it."""
-        self._mcp.enable(self.name)
+        self._commands.enable(self.name)
 
     def disable(self) -> None:
         """Switch it off: it is stopped, and no call starts it."""
-        self._mcp.disable(self.name)
+        self._commands.disable(self.name)
 
     def unload(self) -> None:
         """Stop it and forget it."""
-        self._mcp.unload(self.name)
+        self._commands.unload(self.name)
 
     @property
     def tools(self) -> ServerTools:
         """Its tools, as functions: what `mcp.SERVER` is."""
-        return ServerTools(self._mcp, self._session)
+        return ServerTools(self._factory, self.name)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
@@ -265,20 +277,22 @@ class Servers(TableView):
 
     COLUMNS = ("server", "state", "era", "tools", "calls", "last error")
 
-    def __init__(self, mcp: Mcp) -> None:
-        self._mcp = mcp
+    def __init__(self, factory: ToolFactory, commands: ServerCommands) -> None:
+        self._factory = factory
+        self._host = factory.host
+        self._commands = commands
 
     def __getitem__(self, name: str) -> Server:
-        return Server(self._mcp, self._mcp._host.find(name))
+        return Server(self._factory, self._host.find(name), self._commands)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._mcp._host.sessions)
+        return iter(self._host.sessions)
 
     def __len__(self) -> int:
-        return len(self._mcp._host.sessions)
+        return len(self._host.sessions)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._mcp._host.sessions
+        return isinstance(name, str) and name in self._host.sessions
 
     def keys(self) -> list[str]:
         """The names of the servers."""
@@ -307,7 +321,7 @@ class Servers(TableView):
                 session.calls,
                 session.last_error,
             )
-            for session in self._mcp._host.sessions.values()
+            for session in self._host.sessions.values()
         ]
         note = "" if rows else "no servers yet: %mcp load demo"
         return Table(self.COLUMNS, rows, title="MCP servers", note=note)
@@ -329,7 +343,7 @@ class Servers(TableView):
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
                 server.error,
             )
-            for server, tools in self._mcp._host.state.known.all()
+            for server, tools in self._host.state.known.all()
         ]
         columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
@@ -337,7 +351,7 @@ class Servers(TableView):
     def _status(self, server: KnownServer) -> str:
         if not server.enabled:
             return "disabled"
-        sessions = self._mcp._host.sessions.values()
+        sessions = self._host.sessions.values()
         is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
         return "was connected" if server.status == "connected" and not is_here else state_word(server.status)
 

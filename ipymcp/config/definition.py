@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ipymcp.config.digest import Disk
+    from collections.abc import Mapping
 
 
 Era = Literal["auto", "legacy", "modern"]
@@ -105,44 +103,6 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = {}
     """The keys ipymcp does not know, kept as they were."""
 
-    def digest(self, disk: Disk | None = None) -> str:
-        """SHA-256, in hex, over what decides what runs and with which rights; two servers with one digest are the same.
-
-        It leaves out limits and switches. Where limits matter too, compare definitions. For a project's definition it
-        covers the name, whether that is the name of one of the user's own servers, what it says of rights, and the
-        contents of the files in the project that it is bound to.
-
-        Args:
-            disk: What is known of the disk already, where several are made together.
-        """
-        import hashlib
-        import json
-
-        decides: dict[str, Any] = {
-            "command": self.command,
-            "args": self.args,
-            "env": dict(self.env),
-            "env_file": self.env_file,
-            "cwd": self.cwd,
-            "folder": self.source.folder,
-            "url": self.url,
-            "headers": dict(self.headers),
-            "auth": dict(self.auth),
-            "transport": self.transport,
-            "auto_approve": self.auto_approve,
-            "inherit_env": self.inherit_env if isinstance(self.inherit_env, bool) else sorted(self.inherit_env),
-            "inputs": {name: dict(self.inputs[name]) for name in self.inputs},
-        }
-        if self.source.scope == "project":
-            from ipymcp.config.digest import Disk, binding, content_digests
-
-            disk = disk or Disk()
-            hints = [[glob, dict(self.hints[glob])] for glob in self.hints]
-            decides["rights"] = [list(self.tools.items()), self.read_only, hints]
-            decides["files"] = content_digests(binding(self, disk).files, disk)
-            decides["name"] = [self.name, bool(self.source.shadows)]
-        return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
     def shadowing(self, place: str) -> ServerDefinition:
         """The same, known to take the place of a server of this name that the user defines there."""
         return self.replace(source=msgspec.structs.replace(self.source, shadows=place))
@@ -157,14 +117,6 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"ServerDefinition({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
-
-
-def digests(definitions: Iterable[ServerDefinition]) -> list[str]:
-    """The digest of each; each file of a project is looked at once."""
-    from ipymcp.config.digest import Disk
-
-    disk = Disk()
-    return [one.digest(disk) for one in definitions]
 
 
 def _bare(url: str) -> str:

@@ -119,9 +119,46 @@ def binding(definition: ServerDefinition, disk: Disk | None = None) -> Binding:
     return _Search(definition, disk or Disk()).binding()
 
 
-def content_digests(files: Iterable[Path], disk: Disk) -> dict[str, str]:
-    """SHA-256, in hex, of each file, by path; of one that cannot be read, nothing that ever matches."""
-    return {str(path): disk.content(path) for path in files}
+def digest_of(definition: ServerDefinition, disk: Disk | None = None) -> str:
+    """Return the SHA-256, in hex, over everything that decides what a server runs and with which rights.
+
+    Limits and switches are left out; compare definitions where they matter. The digest of a project's definition also
+    covers its name, whether that name shadows one of the user's servers, its rights, and the contents of its files.
+
+    Args:
+        definition: The server's definition.
+        disk: The cache of file contents to share between several digests.
+    """
+    import hashlib
+
+    decides: dict[str, Any] = {
+        "command": definition.command,
+        "args": definition.args,
+        "env": dict(definition.env),
+        "env_file": definition.env_file,
+        "cwd": definition.cwd,
+        "folder": definition.source.folder,
+        "url": definition.url,
+        "headers": dict(definition.headers),
+        "auth": dict(definition.auth),
+        "transport": definition.transport,
+        "auto_approve": definition.auto_approve,
+        "inherit_env": inherited if isinstance(inherited := definition.inherit_env, bool) else sorted(inherited),
+        "inputs": {name: dict(described) for name, described in definition.inputs.items()},
+    }
+    if definition.source.scope == "project":
+        disk = disk or Disk()
+        hints = [[pattern, dict(hint)] for pattern, hint in definition.hints.items()]
+        decides["rights"] = [list(definition.tools.items()), definition.read_only, hints]
+        decides["files"] = {str(path): disk.content(path) for path in binding(definition, disk).files}
+        decides["name"] = [definition.name, bool(definition.source.shadows)]
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def digests(definitions: Iterable[ServerDefinition]) -> list[str]:
+    """Return the digest of each definition, reading each project file once."""
+    disk = Disk()
+    return [digest_of(definition, disk) for definition in definitions]
 
 
 def shell_words(line: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ipymcp.config.definition import digests
+from ipymcp.config.digest import digests
 from ipymcp.errors import TrustError
 from ipymcp.interaction.questions import Candidate, TrustAnswer, TrustQuestion
 from ipymcp.text import quoted

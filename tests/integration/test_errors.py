@@ -1,4 +1,4 @@
-"""The issue's "Errors": two lines that name the server and say what to do; no other server notices; nothing hangs."""
+"""Error messages: two lines that name the server and the remedy; other servers are not affected; nothing hangs."""
 
 from __future__ import annotations
 

@@ -31,6 +31,19 @@ def used_actions(workflow: Path) -> list[str]:
     return [action for action in named if not action.startswith("./")]
 
 
+def test_every_module_and_class_that_the_developers_documents_name_exists() -> None:
+    sources = {path: path.read_text() for top in ("ipymcp", "tests") for path in (ROOT / top).rglob("*.py")}
+    modules = {f"/{path.relative_to(ROOT)}" for path in sources}
+    words = set(re.findall(r"\w+", "\n".join(sources.values())))
+    documents = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *(ROOT / "docs" / "adr").glob("*.md")]
+    for document in documents:
+        names = re.findall(r"`([\w/.-]+)`", document.read_text())
+        paths = [name for name in names if name.endswith(".py")]
+        assert [name for name in paths if not any(one.endswith(f"/{name}") for one in modules)] == [], document.name
+        classes = [name for name in names if re.fullmatch(r"[A-Z][a-z]\w*(\.\w+)?", name)]
+        assert [name for name in classes if not words.issuperset(name.split("."))] == [], document.name
+
+
 def test_every_yaml_file_can_be_read() -> None:
     paths = [ROOT / ".pre-commit-config.yaml", *(ROOT / ".github").rglob("*.yml")]
     assert {"ci.yml", "release.yml", "dependabot.yml", "bug.yml", "feature.yml", "config.yml"} <= {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import Scope, ServerDefinition, Source
+from ipymcp.config.digest import digest_of
 from ipymcp.config.redaction import described, masked, wanted_secrets
 from ipymcp.errors import TrustError
 from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
@@ -120,7 +121,7 @@ def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
     assert may_run(trust, definition()) == []
     assert refusal(trust, definition()) == [
         "TrustError: fs: needs your trust: /project/mcp.json belongs to a project",
-        f"  %mcp start fs asks; IPYMCP_TRUST={definition().digest()} where nobody can be asked",
+        f"  %mcp start fs asks; IPYMCP_TRUST={digest_of(definition())} where nobody can be asked",
     ]
 
 
@@ -142,7 +143,7 @@ def test_a_definition_that_changed_is_asked_about_again(database: Any, change: d
 
 def test_the_order_of_a_projects_rules_is_a_part_of_what_was_agreed_to() -> None:
     one, other = ({"a": "allow", "*": "deny"}, {"*": "deny", "a": "allow"})
-    assert definition(tools=one).digest() != definition(tools=other).digest()
+    assert digest_of(definition(tools=one)) != digest_of(definition(tools=other))
 
 
 def test_the_same_definition_in_another_project_is_another(database: Any) -> None:
@@ -245,7 +246,7 @@ def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(databas
 def test_the_variable_speaks_where_nobody_can_be_asked(
     database: Any, monkeypatch: pytest.MonkeyPatch, said: str, expected: list[str]
 ) -> None:
-    digest = definition().digest()
+    digest = digest_of(definition())
     monkeypatch.setenv("IPYMCP_TRUST", said.format(digest=digest, short=digest[:32]))
     assert may_run(Trust(database, User(None)), definition()) == expected
 
@@ -256,7 +257,7 @@ def test_the_variable_speaks_where_nobody_can_be_asked(
         ("yes", "needs your trust, and IPYMCP_TRUST does not name it:", "%mcp start fs asks; IPYMCP_TRUST="),
         ("none", "needs your trust, and IPYMCP_TRUST is none:", "IPYMCP_TRUST="),
         (
-            definition().digest()[:32],
+            digest_of(definition())[:32],
             "needs your trust, and IPYMCP_TRUST does not name it, which takes the whole hash:",
             "%mcp start fs asks; IPYMCP_TRUST=",
         ),
@@ -268,7 +269,7 @@ def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
     monkeypatch.setenv("IPYMCP_TRUST", said)
     assert refusal(Trust(database, User(None)), definition()) == [
         f"TrustError: fs: {first} /project/mcp.json belongs to a project",
-        f"  {second}{definition().digest()} where nobody can be asked",
+        f"  {second}{digest_of(definition())} where nobody can be asked",
     ]
 
 
@@ -297,7 +298,7 @@ def test_what_is_revoked_is_asked_about_again(database: Any) -> None:
 def test_revoking_takes_names_files_and_hashes(database: Any, named: str) -> None:
     trust = Trust(database, User(ALL))
     may_run(trust, definition())
-    assert len(asyncio.run(trust.revoke(named.format(digest=definition().digest()[:12])))) == 1
+    assert len(asyncio.run(trust.revoke(named.format(digest=digest_of(definition())[:12])))) == 1
 
 
 def test_all_of_a_definition_is_shown_and_what_looks_secret_is_masked_in_the_users_own_file_alone() -> None:
@@ -512,7 +513,7 @@ def test_definitions_that_are_asked_about_together_are_each_their_own(tmp_path: 
         return await asyncio.gather(*map(trust.digest, [*several, other]))
 
     before = asyncio.run(run())
-    assert before == [one.digest() for one in (*several, other)]
+    assert before == [digest_of(one) for one in (*several, other)]
     (tmp_path / "x.js").write_text("2")
     after = asyncio.run(run())
     assert [new == old for new, old in zip(after, before, strict=True)] == [False] * 5 + [True]

@@ -40,7 +40,7 @@ Of a server that does not run, named so, they are what it had when it last ran, 
 def _tools(request: MagicRequest) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
     found = not request.names or selection.has_matches
-    if not found and (kept := kept_tools(request.mcp, request.names)) is not None:
+    if not found and (kept := kept_tools(request.mcp._factory, request.names)) is not None:
         return kept
     if not found:
         by_name = [pattern if "." in pattern else _of_any_server(pattern) for pattern in request.names]

@@ -80,7 +80,7 @@ _TARGET = "SERVER URI [key=value …]"
 def _resources(request: MagicRequest) -> AllResources | Table:
     selection = request.mcp.resources(*request.names)
     found = not request.names or bool(selection.table.rows)
-    if not found and (kept := kept_resources(request.mcp, request.names)) is not None:
+    if not found and (kept := kept_resources(request.mcp._host, request.names)) is not None:
         return kept
     check_patterns(request, found, "resource")
     return selection
@@ -136,7 +136,7 @@ A value is text; $name and {expr} are the notebook's, as in %mcp call."""
 def _prompts(request: MagicRequest) -> AllPrompts | Table:
     selection = request.mcp.prompts(*request.names)
     found = not request.names or len(selection) > 0
-    if not found and (kept := kept_prompts(request.mcp, request.names)) is not None:
+    if not found and (kept := kept_prompts(request.mcp._host, request.names)) is not None:
         return kept
     check_patterns(request, found, "prompt")
     return selection

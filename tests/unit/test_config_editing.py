@@ -25,7 +25,7 @@ from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
 from ipymcp.runtime.host import Host
 from tests.config_files import read
-from tests.unit.asker import Asker
+from tests.unit.scripted_interface import ScriptedInterface
 
 pytestmark = pytest.mark.posix
 
@@ -49,7 +49,7 @@ def host(home: Path) -> Iterator[Host]:
     host.close()
 
 
-class Reader(Asker):
+class Reader(ScriptedInterface):
     """Is shown questions whether servers may run, and answers all of them the same way."""
 
     def __init__(self, answer: TrustAnswer) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config import discovery
+from ipymcp.config.digest import digest_of
 from ipymcp.config.discovery import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
 from ipymcp.config.paths import notebook_file
 from ipymcp.errors import ConfigError
@@ -173,7 +174,7 @@ def test_a_projects_definition_of_the_same_name_is_another(home: Path) -> None:
     configuration = found(home / "p", own)
     nearest, [farther] = configuration.definitions["github"], configuration.shadowed["github"]
     assert (nearest.source.file, farther.source.file) == (str(theirs), str(own))
-    assert nearest.digest() != farther.digest()
+    assert digest_of(nearest) != digest_of(farther)
 
 
 def test_the_digest_covers_the_files_of_the_project_that_are_named(home: Path) -> None:
@@ -186,7 +187,7 @@ def test_the_digest_covers_the_files_of_the_project_that_are_named(home: Path) -
         (folder / name).write_text("1")
 
     def digests() -> dict[str, str]:
-        return {name: one.digest() for name, one in found(folder).definitions.items()}
+        return {name: digest_of(one) for name, one in found(folder).definitions.items()}
 
     before = digests()
     for name, changed in zip(names, [{"a"}, {"a"}, {"b"}, {"b"}, set()], strict=True):
@@ -200,9 +201,9 @@ def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> N
     outside = home / "tool.py"
     outside.write_text("1")
     define(home / "p" / "mcp.json", "a", command="python", args=[str(outside), "../tool.py"])
-    before = found(home / "p").definitions["a"].digest()
+    before = digest_of(found(home / "p").definitions["a"])
     outside.write_text("2")
-    assert found(home / "p").definitions["a"].digest() == before
+    assert digest_of(found(home / "p").definitions["a"]) == before
 
 
 # Changes

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.digest import digest_of
 from ipymcp.config.parsing import definitions
 from ipymcp.config.variables import Lookup, Reference, expand, references
 from ipymcp.errors import ConfigError
@@ -71,7 +72,7 @@ def test_variables_stand_in_every_value_that_decides_what_runs() -> None:
     after = expand(local, lookup())
     assert (after.command, after.args, after.env, after.cwd) == ("t0k3n/x", ("t0k3n",), {"A": "t0k3n"}, "/p/d")
     assert after.extra == {"vendor": {"x": "${NONE}"}}
-    assert (local.command, local.digest()) == ("${TOKEN}/x", local.digest())
+    assert (local.command, digest_of(local)) == ("${TOKEN}/x", digest_of(local))
     auth = {"type": "oauth", "client_secret": "${secret:s}", "scopes": ["${TOKEN}"]}
     remote = one(command=None, url="https://${TOKEN}/mcp", headers={"A": "Bearer ${TOKEN}"}, auth=auth)
     after = expand(remote, lookup())

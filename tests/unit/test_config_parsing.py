@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.digest import digest_of
 from ipymcp.config.parsing import definitions
 from ipymcp.config.reading import JSON5_MAX_BYTES, from_mapping, without_comments
 from ipymcp.errors import ConfigError
@@ -226,8 +227,8 @@ def test_a_document_of_another_shape_is_refused_with_what_was_found(document: An
 def test_the_digest_is_the_same_for_what_runs_the_same() -> None:
     definition = one(command="npx", args=["x"], env={"A": "1", "B": "2"})
     same = one(env={"B": "2", "A": "1"}, args=["x"], command="npx", timeout=5, disabled=True, note="hi")
-    assert definition.digest() == same.replace(name="other").digest()
-    assert len(definition.digest()) == 64
+    assert digest_of(definition) == digest_of(same.replace(name="other"))
+    assert len(digest_of(definition)) == 64
 
 
 @pytest.mark.parametrize(
@@ -239,9 +240,8 @@ def test_the_digest_is_the_same_for_what_runs_the_same() -> None:
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
 def test_the_digest_changes_with_what_decides_what_runs(change: dict[str, Any]) -> None:
-    assert (
-        one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}}).digest()
-        != one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}, **change}).digest()
+    assert digest_of(one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}})) != digest_of(
+        one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}, **change})
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.digest import MAX_SOURCES, Binding, binding
+from ipymcp.config.digest import MAX_SOURCES, Binding, binding, digest_of
 from ipymcp.config.redaction import bound_to
 
 pytestmark = pytest.mark.posix
@@ -80,9 +80,9 @@ def write(file: Path, text: str) -> None:
 def test_a_file_that_a_definition_names_is_a_part_of_it(tmp_path: Path, file: str, values: dict[str, Any]) -> None:
     (tmp_path / "sub").mkdir()
     write(tmp_path / file, "one")
-    before = define(tmp_path, **values).digest()
+    before = digest_of(define(tmp_path, **values))
     write(tmp_path / file, "other")
-    assert define(tmp_path, **values).digest() != before
+    assert digest_of(define(tmp_path, **values)) != before
 
 
 def test_a_link_counts_as_what_it_leads_to_also_outside_the_project(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_a_link_counts_as_what_it_leads_to_also_outside_the_project(tmp_path: Pa
         (tmp_path / name).write_text(name)
     link = project / "server.js"
     link.symlink_to(tmp_path / "harmless.js")
-    before = define(project, args=("server.js",)).digest()
+    before = digest_of(define(project, args=("server.js",)))
     link.unlink()
     link.symlink_to(tmp_path / "harmful.js")
-    after = define(project, args=("server.js",)).digest()
+    after = digest_of(define(project, args=("server.js",)))
     assert after != before
     (tmp_path / "harmful.js").write_text("changed")
-    assert define(project, args=("server.js",)).digest() != after
+    assert digest_of(define(project, args=("server.js",))) != after
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_what_a_package_says_is_run_is_a_part_of_it(
 ) -> None:
     write(tmp_path / "pkg" / "package.json", json.dumps(package))
     write(tmp_path / file, "one")
-    before = define(tmp_path, **values).digest()
+    before = digest_of(define(tmp_path, **values))
     write(tmp_path / file, "other")
-    assert define(tmp_path, **values).digest() != before
+    assert digest_of(define(tmp_path, **values)) != before
 
 
 def test_what_an_env_file_names_is_a_part_of_it(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_what_an_env_file_names_is_a_part_of_it(tmp_path: Path) -> None:
     for name in ("x.sh", "sub/y.sh"):
         write(tmp_path / name, "one")
     for name in ("x.sh", "sub/y.sh"):
-        before = define(tmp_path, **values).digest()
+        before = digest_of(define(tmp_path, **values))
         write(tmp_path / name, "other")
-        assert define(tmp_path, **values).digest() != before
+        assert digest_of(define(tmp_path, **values)) != before
 
 
 def test_a_path_from_home_and_one_above_the_files_folder_lead_into_the_project(
@@ -146,10 +146,10 @@ def test_a_path_from_home_and_one_above_the_files_folder_lead_into_the_project(
 def test_a_file_that_comes_into_a_folder_of_programs_is_a_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     values = {"command": "uvx", "args": ("x",), "env": {"PATH": "bin"}}
-    before = define(tmp_path, **values).digest()
+    before = digest_of(define(tmp_path, **values))
     write(tmp_path / "bin" / "git", "#!/bin/sh")
     (tmp_path / "bin" / "git").chmod(0o755)
-    assert define(tmp_path, **values).digest() != before
+    assert digest_of(define(tmp_path, **values)) != before
 
 
 def test_where_there_is_too_much_to_bind_it_is_said(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_what_runs_nothing_here_is_bound_to_nothing(tmp_path: Path) -> None:
 
 def test_other_files_are_no_part_of_it(tmp_path: Path) -> None:
     values = {"command": "uvx", "args": ("server-files", ".")}
-    before = define(tmp_path, **values).digest()
+    before = digest_of(define(tmp_path, **values))
     write(tmp_path / "server.py", "")
     write(tmp_path / "notes.txt", "text")
-    assert define(tmp_path, **values).digest() == before
+    assert digest_of(define(tmp_path, **values)) == before

@@ -1,4 +1,4 @@
-"""The issue's "Tolerated": the log says it, the user's call works."""
+"""Faults of servers that are tolerated: the log reports them, and the call works."""
 
 from __future__ import annotations
 
