@@ -1,8 +1,8 @@
-"""Where a browser comes back to after a login, and how what it brings reaches the kernel that waits for it.
+"""The OAuth callback page, and the delivery of its parameters to the kernel that waits for them.
 
-The address is open to all, for a browser that comes from another site may carry no cookies (SameSite). So it answers
-the same page to everybody and changes nothing; the page takes what it was brought out of the address bar and posts it
-from here, with the user's cookies and the XSRF token. The kernel alone knows the `state`, its server and its issuer.
+The page is served without a login, because a browser that arrives from another site may send no cookies (SameSite). It
+is the same for everyone and changes nothing: its script removes the parameters from the address bar and posts them
+from this origin, with the user's cookies and XSRF token. Only the kernel knows the `state`, its server and its issuer.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import inspect
+import json
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError, RequestHandler, authenticated
 
-from ipymcp.errors import UnknownName
-from ipymcp.jupyter.handlers import Rest, allow_unauthenticated
-from ipymcp.jupyter.kernels import KernelUnavailable, asked
+from ipymcp.jupyter.handlers import allow_unauthenticated, authorize
+from ipymcp.jupyter.kernels import KernelUnavailable, request
 
 if TYPE_CHECKING:
     from ipymcp.jupyter.kernels import Kernels
@@ -28,16 +31,17 @@ if TYPE_CHECKING:
 
 _PARAMETERS: Final = ("code", "state", "iss", "error", "error_description")
 _MAX_LENGTH: Final = 8_192
+"""Characters of one parameter."""
 
 
 class Callback(RequestHandler):
-    """`GET oauth/callback`: the page. No handler of Jupyter's, which would look at cookies and might set some."""
+    """`GET oauth/callback`: the page. It is not a `JupyterHandler`, which reads cookies and may set some."""
 
     @allow_unauthenticated
     def get(self) -> None:
-        """The same for everybody."""
+        """Serve the page."""
         page, policy = _page()
-        self.request.uri = self.request.path  # what it was brought is in no log
+        self.request.uri = self.request.path  # keeps the parameters out of the access log
         for name, value in {
             "Content-Type": "text/html; charset=utf-8",
             "Content-Security-Policy": policy,
@@ -50,43 +54,73 @@ class Callback(RequestHandler):
         self.write(page)  # pyright: ignore[reportUnknownMemberType]
 
 
-class LoginRedirect(Rest):
-    """`POST oauth/redirected`: what the page was brought, for the one kernel that waits for it."""
+class LoginRedirect(APIHandler):
+    """`POST oauth/redirected`: the callback parameters, for the kernel that waits for them.
+
+    `APIHandler` checks the login, the origin and the XSRF token.
+    """
+
+    auth_resource = "ipymcp"
 
     def initialize(self, kernels: Kernels) -> None:
-        """Take what the routes give."""
+        """Set what the route provides."""
         self._kernels = kernels
+
+    async def prepare(self) -> None:
+        """Authorize the user before the body is read."""
+        prepared: Any = super().prepare()  # not a coroutine before 2.0
+        if inspect.isawaitable(prepared):
+            await prepared
+        if not self._finished:
+            await authorize(self, "write", "ipymcp")
+            await authorize(self, "execute", "kernels")
 
     @authenticated
     async def post(self) -> None:
-        """Bring it there; a second time nobody waits any more."""
-        body = self.body()
-        brought = {name: self.text(body, name) for name in _PARAMETERS if name in body}
-        if not brought.get("state") or any(len(value) > _MAX_LENGTH for value in brought.values()):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "that is no answer to a login")
-        digest = hashlib.sha256(brought["state"].encode("utf-8", "replace")).hexdigest()
-        waiting = await asyncio.gather(*(self._awaits(one, digest) for one in self._kernels.ids()))
-        for kernel in waiting:
-            if kernel is not None:
-                answer = await asked(kernel, {"kind": "redirected", "brought": brought}, "redirected")
-                if answer.get("taken") is True:
-                    self.say({})
-                    return
-        raise UnknownName("no login of a notebook is waiting for this", hint="%mcp start NAME asks again")
+        """Deliver the parameters. A kernel accepts them once."""
+        self.set_header("Cache-Control", "no-store")
+        parameters = self._parameters()
+        digest = hashlib.sha256(parameters["state"].encode("utf-8", "replace")).hexdigest()
+        waiting = await asyncio.gather(*(self._waiting(kernel_id, digest) for kernel_id in self._kernels.ids()))
+        for kernel in filter(None, waiting):
+            try:
+                reply = await request(kernel, {"kind": "redirected", "brought": parameters}, "redirected")
+            except KernelUnavailable as unavailable:
+                self._finish(HTTPStatus.BAD_REQUEST, message=unavailable.message, hint=unavailable.hint)
+                return
+            if reply.get("taken") is True:
+                self._finish(HTTPStatus.OK)
+                return
+        message = "no login of a notebook is waiting for this"
+        self._finish(HTTPStatus.NOT_FOUND, message=message, hint="%mcp start NAME asks again")
 
-    async def _awaits(self, kernel_id: str, digest: str) -> Announced | None:
-        """The kernel, if it waits for that state; the state itself no other is told."""
+    def _parameters(self) -> dict[str, str]:
         try:
-            found = await asyncio.to_thread(self._kernels.find, kernel_id)
-            answer = await asked(found, {"kind": "awaits", "digest": digest}, "awaits")
+            body = msgspec.json.decode(self.request.body, type=dict[str, Any])
+            parameters = msgspec.convert({name: body[name] for name in _PARAMETERS if name in body}, dict[str, str])
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "expected a JSON object of strings") from None
+        if not parameters.get("state") or any(len(value) > _MAX_LENGTH for value in parameters.values()):
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "not an answer to a login")
+        return parameters
+
+    def _finish(self, status: HTTPStatus, **document: str) -> None:
+        self.set_status(status)
+        self.finish(json.dumps(document, ensure_ascii=False))
+
+    async def _waiting(self, kernel_id: str, digest: str) -> Announced | None:
+        """The kernel, if it waits for the state with this digest. Kernels are not sent the state itself."""
+        try:
+            kernel = await asyncio.to_thread(self._kernels.find, kernel_id)
+            reply = await request(kernel, {"kind": "awaits", "digest": digest}, "awaits")
         except KernelUnavailable:
             return None
-        return found if answer.get("awaited") is True else None
+        return kernel if reply.get("awaited") is True else None
 
 
 @cache
 def _page() -> tuple[str, str]:
-    """The page, and the policy that lets it run its own script and no other."""
+    """The page, and a content security policy that allows only its own script and style."""
     page = files("ipymcp.jupyter").joinpath("callback.html").read_text("utf-8")
     script, style = (_digest(page, tag) for tag in ("script", "style"))
     policy = f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; base-uri 'none'"

@@ -1,4 +1,4 @@
-"""Connections to the sockets that kernels serve."""
+"""Locating the sockets that kernels serve, and connecting to them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from jupyter_core.paths import jupyter_runtime_dir
+
 from ipymcp.protocol.types import is_object
 from ipymcp.storage.kernel_socket import VERSION, Announced, announced, file_of, is_alive, is_guarded, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
 
 Why = Literal["unknown", "elsewhere", "absent", "foreign", "silent", "ended", "left"]
 
 
 class KernelUnavailable(Exception):
-    """No view reaches a kernel.
+    """The kernel's socket cannot be used.
 
     Args:
-        why: One word, for programs.
-        message: What is so, for people.
-        hint: What to do about it.
+        why: The reason, as a word for programs.
+        message: The reason, for people.
+        hint: What the user can do.
     """
 
     def __init__(self, why: Why, message: str, hint: str) -> None:
@@ -40,40 +42,29 @@ class KernelUnavailable(Exception):
 
     @property
     def document(self) -> dict[str, str]:
-        """As a view is told."""
+        """The fields of the relay's message to a panel."""
         return {"state": self.why, "message": self.message, "hint": self.hint}
 
 
 class Kernels:
-    """The kernels of this server.
+    """The kernels of this Jupyter server.
 
     Args:
-        manager: Jupyter's.
+        manager: Jupyter's kernel manager.
     """
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
 
-    @property
-    def runtime(self) -> Path:
-        """Where kernels of this user say how they are reached."""
-        from jupyter_core.paths import jupyter_runtime_dir
-
-        return Path(jupyter_runtime_dir())
-
     def ids(self) -> list[str]:
-        """Of those that run."""
+        """The ids of the running kernels."""
         return [*self._manager.list_kernel_ids()]
 
-    def name(self, kernel_id: str) -> str:
-        """The kernel's kind, such as `python3`."""
-        return str(self._manager.get_kernel(kernel_id).kernel_name)
-
     def find(self, kernel_id: str) -> Announced:
-        """Where a kernel serves views.
+        """Read and verify the file in which a kernel announces its socket. Blocking.
 
         Raises:
-            Obstacle: It does not, or not to us.
+            KernelUnavailable: There is no socket, or the file or the socket is not the user's and the kernel's own.
         """
         if kernel_id not in self._manager:
             raise KernelUnavailable("unknown", "this kernel does not run", "start it, or choose another")
@@ -83,10 +74,10 @@ class Kernels:
             raise KernelUnavailable(
                 "elsewhere", "this server cannot reach the kernel's socket", "the panel in a cell can"
             )
-        places = [*dict.fromkeys([self.runtime, Path(connection_file).parent])]
-        for place in places:
-            sweep(place)
-        file = next((file for place in places if (file := file_of(place, connection_file)).exists()), None)
+        folders = [*dict.fromkeys([Path(jupyter_runtime_dir()), Path(connection_file).parent])]
+        for folder in folders:
+            sweep(folder)
+        file = next((file for folder in folders if (file := file_of(folder, connection_file)).exists()), None)
         if file is None:
             raise KernelUnavailable("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
         found = announced(file)
@@ -95,76 +86,74 @@ class Kernels:
                 "elsewhere", "the kernel runs on another machine", "the panel in a cell can reach it"
             )
         if found is None or not _is_of(found, _pid(kernel)):
-            raise KernelUnavailable("foreign", f"{file} cannot be believed", "it must be the kernel's, and yours alone")
+            raise KernelUnavailable(
+                "foreign", f"ignoring {file}", "the kernel must have written it, and only you may have access to it"
+            )
         if not Path(found.socket).exists():
             raise KernelUnavailable("left", "the kernel's socket is gone", "%reload_ext ipymcp")
         if not is_guarded(found):
             raise KernelUnavailable(
-                "foreign", f"{found.socket} cannot be believed", "it must be yours alone: restart the kernel"
+                "foreign", f"ignoring {found.socket}", "only you may have access to it: restart the kernel"
             )
         return found
 
 
 def other_version(found: Announced) -> Mapping[str, str] | None:
-    """What a view is told of a kernel whose messages are of another version; None where they are of ours."""
+    """The relay's message about a kernel with another version of the panel protocol; None for the same version."""
     if found.version == VERSION:
         return None
     older = "the Jupyter server's" if found.version > VERSION else "the kernel's"
     versions = f"the kernel has ipymcp {found.ipymcp}, this Jupyter server {__version__}"
     return {
         "state": "version",
-        "message": f"{versions}: the panel only shows",
+        "message": f"{versions}: the panel is read-only",
         "hint": f"upgrade {older}: pip install -U ipymcp",
     }
 
 
 def _pid(kernel: Any) -> int | None:
-    """The process that Jupyter started; None where it does not know one here."""
+    """The id of the process that Jupyter started; None if it is unknown or not on this machine."""
     provisioner = getattr(kernel, "provisioner", None)
     pid = getattr(provisioner, "pid", None)
     return pid if isinstance(pid, int) and pid > 0 else None
 
 
 def _is_of(found: Announced, pid: int | None) -> bool:
-    """Whether the kernel's process wrote it, or one that it started: `conda run`, `uv run`."""
+    """Whether the process or a descendant of it (under `conda run` or `uv run`) wrote the file."""
     import psutil
 
     if pid is None or found.pid == pid:
         return True
     try:
-        return any(one.pid == pid for one in psutil.Process(found.pid).parents())
+        return any(parent.pid == pid for parent in psutil.Process(found.pid).parents())
     except psutil.Error:
         return False
 
 
 _CHUNK: Final = 65_536
-_MAX_LINE: Final = 64_000_000
-_TIMEOUT: Final = 2.0
-"""Seconds for what is asked of a kernel in passing."""
+_MAX_LINE_BYTES: Final = 64_000_000
+_REQUEST_TIMEOUT: Final = 2.0
 
 
 class KernelConnection:
-    """The connection. What is not read here stays with the kernel: at most two chunks wait in this process.
+    """A connection to a kernel's socket.
 
-    Args:
-        kernel: Whose it is.
-        reader: What comes.
-        writer: What goes.
+    It buffers at most two chunks and one unfinished line; what is not read here waits in the kernel.
     """
 
     def __init__(self, kernel: Announced, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._kernel = kernel
         self._reader = reader
         self._writer = writer
-        self._whole: deque[bytes] = deque()
-        self._begun: list[bytes] = []
+        self._lines: deque[bytes] = deque()
+        self._partial: list[bytes] = []
 
     @classmethod
     async def open(cls, kernel: Announced) -> KernelConnection:
         """Connect.
 
         Raises:
-            Obstacle: Nobody listens there, or another than the kernel does.
+            KernelUnavailable: No process listens at the socket, or another process than the kernel.
         """
         try:
             reader, writer = await asyncio.open_unix_connection(kernel.socket, limit=_CHUNK)
@@ -177,63 +166,60 @@ class KernelConnection:
         return cls(kernel, reader, writer)
 
     async def send(self, line: bytes) -> None:
-        """Send a line; wait until the kernel has taken most of what was sent. Raises OSError where it is gone."""
+        """Send a line, and wait until the kernel has read most of what was sent.
+
+        Raises:
+            OSError: The connection is closed.
+        """
         self._writer.write(line + b"\n")
         await self._writer.drain()
 
     async def line(self) -> bytes:
-        """The next line, with its end.
+        """Read the next line, without its line break.
 
         Raises:
-            Obstacle: There will be none.
+            KernelUnavailable: The kernel has closed the connection, or the line is longer than 64 MB.
         """
-        while not self._whole:
+        while not self._lines:
             try:
                 data = await self._reader.read(_CHUNK)
             except OSError:
                 data = b""
-            if not data or sum(map(len, self._begun)) > _MAX_LINE:
+            if not data or sum(map(len, self._partial)) > _MAX_LINE_BYTES:
                 raise _gone(self._kernel)
             *ends, rest = data.split(b"\n")
             for end in ends:
-                self._whole.append(b"".join([*self._begun, end]))
-                self._begun.clear()
+                self._lines.append(b"".join([*self._partial, end]))
+                self._partial.clear()
             if rest:
-                self._begun.append(rest)
-        return self._whole.popleft()
+                self._partial.append(rest)
+        return self._lines.popleft()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
 
-async def asked(kernel: Announced, message: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Say something to a kernel in passing, and give its first message of a kind.
+async def request(kernel: Announced, message: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Send a message over a connection of its own, and return the first reply of a kind.
 
     Raises:
-        Obstacle: It does not answer.
+        KernelUnavailable: No reply within 2 seconds.
     """
-    link = await KernelConnection.open(kernel)
-    with _closed(link):
-        try:
-            async with asyncio.timeout(_TIMEOUT):
-                await link.send(json.dumps({"version": VERSION, **message}).encode())
-                while True:
-                    answer = json.loads(await link.line())
-                    if is_object(answer) and answer.get("kind") == kind:
-                        return answer
-        except TimeoutError:
-            raise KernelUnavailable("silent", "the kernel does not answer", "it may be busy: try again") from None
-        except (OSError, ValueError):
-            raise _gone(kernel) from None
-
-
-@contextlib.contextmanager
-def _closed(link: KernelConnection) -> Generator[None]:
+    connection = await KernelConnection.open(kernel)
     try:
-        yield
+        async with asyncio.timeout(_REQUEST_TIMEOUT):
+            await connection.send(json.dumps({"version": VERSION, **message}).encode())
+            while True:
+                reply = json.loads(await connection.line())
+                if is_object(reply) and reply.get("kind") == kind:
+                    return reply
+    except TimeoutError:
+        raise KernelUnavailable("silent", "the kernel does not answer", "it may be busy: try again") from None
+    except (OSError, ValueError):
+        raise _gone(kernel) from None
     finally:
-        link.close()
+        connection.close()
 
 
 def _gone(kernel: Announced) -> KernelUnavailable:
@@ -243,7 +229,7 @@ def _gone(kernel: Announced) -> KernelUnavailable:
 
 
 def _listener(connected: socket.socket) -> int | None:
-    """The process that made the socket; None where the system does not say."""
+    """The id of the process at the other end; None where the system does not tell."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None

@@ -1,8 +1,8 @@
-"""Joins a view's WebSocket to the socket of its kernel.
+"""The relay between a panel's WebSocket and the socket of its kernel.
 
-Messages pass as they are. Each side is read only when the other has taken what came before, so that a view that does
-not read costs one message and two chunks here, and what its socket holds. What the relay itself has to say is
-`{"kind": "relay", "state": WHY, "message": …, "hint": …}`, and then it closes, with the code of that state.
+Messages pass unchanged. Each side is read only after the other has accepted the previous message, so a panel that does
+not read costs one message, two chunks and its socket buffer. The relay's own messages are
+`{"kind": "relay", "state": WHY, "message": …, "hint": …}`; except for `version`, it then closes with that state's code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from ipymcp.jupyter.handlers import WebSocketMixin, permit, ws_authenticated
+from ipymcp.jupyter.handlers import WebSocketMixin, authorize, ws_authenticated
 from ipymcp.jupyter.kernels import KernelConnection, KernelUnavailable, other_version
 
 if TYPE_CHECKING:
@@ -33,139 +33,136 @@ CODES: Final[Mapping[Why, int]] = {
     "elsewhere": 4421,
     "absent": 4424,
 }
-"""What the WebSocket is closed with."""
-_NO_TEXT: Final = 1003
+"""The WebSocket's close code for each reason."""
+_UNSUPPORTED_DATA: Final = 1003
 _TIMEOUT: Final = 5.0
-"""Seconds within which a view must speak, and the kernel then answer."""
-_PING: Final = 30_000
-_MAX_LENGTH: Final = 7_900_000
-"""Bytes of a message to a kernel, which takes 8 MB."""
+"""For the panel's first message, for the kernel's reply to it, and for the last message to a panel."""
+_DEFAULT_PING_INTERVAL: Final = 30_000
+"""Milliseconds."""
+_MAX_MESSAGE_BYTES: Final = 7_900_000
+"""Kernels accept 8 MB."""
 
 
 class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """One view's way to its kernel."""
+    """The relay of one panel."""
 
     auth_resource = "kernels"
 
     def initialize(self, kernels: Kernels) -> None:
-        """Take what the routes give."""
+        """Set what the route provides."""
         self._kernels = kernels
-        self._link: KernelConnection | None = None
-        self._carrying: asyncio.Task[None] | None = None
-        self._waiting: asyncio.TimerHandle | None = None
-        self._has_spoken = False
+        self._connection: KernelConnection | None = None
+        self._forwarding: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_received = False
 
     def set_default_headers(self) -> None:
-        """None: a WebSocket has no page."""
+        """Set no headers: the response is not a page."""
 
     def get_compression_options(self) -> dict[str, Any] | None:
-        """As for the kernels' own."""
+        """Use Jupyter's setting for the WebSockets of kernels."""
         return self.settings.get("websocket_compression_options")
 
     @property
     def max_message_size(self) -> int:
-        """What a kernel takes."""
-        return _MAX_LENGTH
+        """Maximum bytes of a message from the panel."""
+        return _MAX_MESSAGE_BYTES
 
     @property
     def ping_interval(self) -> float:
-        """Seconds, by Jupyter's setting in milliseconds; tornado pings, and lets go of a view that is silent."""
-        return self.settings.get("ws_ping_interval", _PING) / 1000
+        """Seconds between pings; Jupyter's setting is in milliseconds."""
+        return self.settings.get("ws_ping_interval", _DEFAULT_PING_INTERVAL) / 1000
 
     @property
     def ping_timeout(self) -> float:
-        """No longer than that."""
+        """Seconds to wait for a pong."""
         return self.ping_interval
 
     @ws_authenticated
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Open it to a user who may run code; the origin is checked on the way."""
-        await permit(self, "execute", "kernels")
+        """Open the WebSocket for a user who may run code; Jupyter's handler checks the origin."""
+        await authorize(self, "execute", "kernels")
         await super().get(*args, **kwargs)
 
     async def open(self, kernel_id: str) -> None:
-        """Join it to the kernel, or say why not."""
+        """Connect to the kernel, or send the reason why that is impossible and close."""
         try:
-            found = await asyncio.to_thread(self._kernels.find, kernel_id)
-            if (other := other_version(found)) is not None:
-                await self._say(other)
-            link = await KernelConnection.open(found)
-        except KernelUnavailable as obstacle:
-            await self._end(obstacle)
+            kernel = await asyncio.to_thread(self._kernels.find, kernel_id)
+            if (other := other_version(kernel)) is not None:
+                await self._send(other)
+            connection = await KernelConnection.open(kernel)
+        except KernelUnavailable as unavailable:
+            await self._end(unavailable)
+            return
         except WebSocketClosedError:
             return
-        else:
-            self._join(link)
-
-    def _join(self, link: KernelConnection) -> None:
-        if self.ws_connection is None:  # it has gone meanwhile
-            link.close()
+        if self.ws_connection is None:  # closed in the meantime
+            connection.close()
             return
-        self._link = link
-        self._carrying = asyncio.ensure_future(self._carry(link))
-        self._expect("the view says nothing", "a panel begins with its hello")
+        self._connection = connection
+        self._forwarding = asyncio.ensure_future(self._forward(connection))
+        self._start_timer("the panel sends no message", "a panel's first message is `hello`")
 
     async def on_message(self, message: str | bytes) -> None:
-        """Pass it on; the next is not read before the kernel has taken this one."""
-        if self._link is None:
+        """Forward a message. The next one is not read before the kernel has accepted this one."""
+        if self._connection is None:
             return
         if isinstance(message, bytes):
-            self.close(_NO_TEXT, "messages are text")
+            self.close(_UNSUPPORTED_DATA, "messages are text")
             return
-        if not self._has_spoken:
-            self._has_spoken = True
-            self._expect("the kernel does not answer", "it may hold on to something: interrupt or restart it")
+        if not self._has_received:
+            self._has_received = True
+            self._start_timer("the kernel does not answer", "it may be blocked: interrupt or restart it")
         try:
-            await self._link.send(message.replace("\n", " ").replace("\r", " ").encode("utf-8", "replace"))
+            await self._connection.send(message.replace("\n", " ").replace("\r", " ").encode("utf-8", "replace"))
         except OSError:
-            return  # who reads knows it as well, and says so
+            return  # `_forward` meets and reports the same failure
 
     def on_close(self) -> None:
-        """The view is gone, and the kernel is let know."""
-        self._heard()
-        if self._carrying is not None:
-            self._carrying.cancel()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        """Close the connection to the kernel."""
+        self._stop_timer()
+        if self._forwarding is not None:
+            self._forwarding.cancel()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    async def _carry(self, link: KernelConnection) -> None:
+    async def _forward(self, connection: KernelConnection) -> None:
         try:
             while True:
-                line = await link.line()
-                if self._has_spoken:
-                    self._heard()
+                line = await connection.line()
+                if self._has_received:
+                    self._stop_timer()
                 await self.write_message(line)
-        except KernelUnavailable as obstacle:
-            await self._end(obstacle)
+        except KernelUnavailable as unavailable:
+            await self._end(unavailable)
         except (WebSocketClosedError, StreamClosedError):
             return
         finally:
-            link.close()
+            connection.close()
 
-    async def _end(self, obstacle: KernelUnavailable) -> None:
+    async def _end(self, unavailable: KernelUnavailable) -> None:
         try:
             async with asyncio.timeout(_TIMEOUT):
-                await self._say(obstacle.document)
+                await self._send(unavailable.document)
         except (WebSocketClosedError, StreamClosedError, TimeoutError):
-            pass  # nobody is left to be told
-        self.close(CODES[obstacle.why], obstacle.message)
+            pass  # the panel is gone
+        self.close(CODES[unavailable.why], unavailable.message)
 
-    async def _say(self, document: Mapping[str, str]) -> None:
+    async def _send(self, document: Mapping[str, str]) -> None:
         await self.write_message(json.dumps({"kind": "relay", **document}))
 
-    def _expect(self, otherwise: str, hint: str) -> None:
-        """Something is to be heard soon, from the view or from the kernel."""
-        self._heard()
-        obstacle = KernelUnavailable("silent", otherwise, hint)
-        self._waiting = asyncio.get_running_loop().call_later(_TIMEOUT, self._give_up, obstacle)
+    def _start_timer(self, message: str, hint: str) -> None:
+        self._stop_timer()
+        unavailable = KernelUnavailable("silent", message, hint)
+        self._timer = asyncio.get_running_loop().call_later(_TIMEOUT, self._give_up, unavailable)
 
-    def _heard(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _give_up(self, obstacle: KernelUnavailable) -> None:
-        if self._carrying is not None:
-            self._carrying.cancel()
-        self._carrying = asyncio.ensure_future(self._end(obstacle))
+    def _give_up(self, unavailable: KernelUnavailable) -> None:
+        if self._forwarding is not None:
+            self._forwarding.cancel()
+        self._forwarding = asyncio.ensure_future(self._end(unavailable))

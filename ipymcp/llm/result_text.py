@@ -10,7 +10,7 @@ from ipymcp.protocol import types
 from ipymcp.results.content import Image
 from ipymcp.results.frames import find_rows
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.validation import shortened
 from ipymcp.text import stripped
 
@@ -68,7 +68,7 @@ def _result_text(result: ToolResult) -> str:
 def _data(value: Any) -> Any:
     """A value of the notebook as JSON; as text where JSON cannot say it."""
     try:
-        return json.loads(_frame_json(value)) if is_frame(value) else plain(value, ())
+        return json.loads(_frame_json(value)) if is_frame(value) else to_json(value, ())
     except (NotJson, ValueError):  # ValueError: two columns of one name
         return repr(value)
 

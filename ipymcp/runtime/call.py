@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.jsonrpc import TaskState
     from ipymcp.protocol.types import Progress
+    from ipymcp.runtime.interfaces import CallTarget
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import ClientHandlers
-    from ipymcp.runtime.session import ServerSession
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.history import History
 
@@ -163,7 +163,7 @@ class Call(Generic[T]):
     def __init__(
         self,
         number: int,
-        session: ServerSession,
+        session: CallTarget,
         tool: str,
         arguments: bytes,
         options: CallOptions,

@@ -24,7 +24,7 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
 def test_without_the_relay_a_sidebar_sees_a_call_that_blocks_the_kernel_and_cancels_it(
     jupyter: JupyterServer, open_notebook: Open, page: Page
 ) -> None:
-    assert jupyter.http.get("ipymcp/sessions").status_code == 404
+    assert jupyter.http.get("ipymcp/oauth/callback").status_code == 404
     notebook = open_notebook(DEMO, "mcp.demo.slow(seconds=60)")
     panel = sidebar(page)
     notebook.run(0)

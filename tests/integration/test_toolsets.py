@@ -28,7 +28,7 @@ def mcp() -> Iterator[Mcp]:
     servers["wide"] = {**definition("misbehaving"), "concurrency": 2}
     with ipymcp.connect(servers) as mcp:
         mcp.policy.allow("*")
-        mcp._host.guard.policy.doubts = False  # test_doubt.py is about these
+        mcp._host.guard.policy.doubts = False  # test_taint.py is about these
         start_threads(mcp)
         yield mcp
 

@@ -78,7 +78,7 @@ def test_it_answers_while_a_cell_blocks_the_kernel(server: JupyterServer, kernel
         while not asleep.exists():
             assert time.monotonic() - began < 30
         began = time.monotonic()
-        delays = []
+        delays: list[float] = []
         for _ in range(20):
             asked = time.monotonic()
             view.ask("tools", server="demo")
@@ -131,17 +131,12 @@ def test_it_is_refused_without_a_login_and_to_a_foreign_page(server: JupyterServ
         view.hello()
 
 
-def test_an_authorizer_that_denies_execute_denies_the_relay_and_every_change(tmp_path: Path) -> None:
+def test_an_authorizer_that_denies_execute_denies_the_relay(tmp_path: Path) -> None:
     (tmp_path / "denying.py").write_text(DENYING)
     with started(tmp_path, {"ServerApp": {"authorizer_class": "denying.Denying"}}) as server:
         kernel = server.start_kernel()
         kernel.load()
         assert refusal(server, kernel, Authorization=f"token {TOKEN}") == 403
-        assert server.http.get("ipymcp/config").status_code == 200
-        assert server.http.put("ipymcp/secrets/name", json={"value": "a secret"}).status_code == 403
-        assert server.http.put("ipymcp/config/servers/a", json={"definition": {"command": "a"}}).status_code == 403
-        assert server.http.post("ipymcp/oauth/redirected", json={"state": "s", "code": "c"}).status_code == 403
-        assert server.http.get("ipymcp/secrets").json() == {"secrets": []}
 
 
 # -- where there is no way ---------------------------------------------------------------------------------------------
@@ -182,9 +177,6 @@ def test_a_kernel_that_does_not_answer_is_given_up_after_five_seconds(server: Ju
             assert (view.until_closed() or {})["message"] == "the kernel does not answer"
             assert 4.5 < time.monotonic() - began < 10
             assert view.closed is not None and view.closed[0] == 4408
-        began = time.monotonic()
-        [row] = [one for one in server.http.get("ipymcp/sessions").json()["kernels"] if one["id"] == kernel.id]
-        assert row["state"] == "silent" and time.monotonic() - began < 5
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -231,15 +223,15 @@ def test_a_socket_that_is_gone_or_open_to_others_is_not_used(server: JupyterServ
             return relay["state"], relay["hint"]
 
     told.parent.chmod(0o755)
-    assert said() == ("foreign", "it must be yours alone: restart the kernel")
+    assert said() == ("foreign", "only you may have access to it: restart the kernel")
     told.parent.chmod(0o700)
     kernel.announcement.chmod(0o644)
-    assert said() == ("foreign", "it must be the kernel's, and yours alone")
+    assert said() == ("foreign", "the kernel must have written it, and only you may have access to it")
     kernel.announcement.chmod(0o600)
     kernel.announcement.write_text(json.dumps({**announced, "pid": os.getpid(), "started": time.time()}))
-    assert said() == ("foreign", "it must be the kernel's, and yours alone")
+    assert said() == ("foreign", "the kernel must have written it, and only you may have access to it")
     kernel.announcement.write_text("{")
-    assert said() == ("foreign", "it must be the kernel's, and yours alone")
+    assert said() == ("foreign", "the kernel must have written it, and only you may have access to it")
     kernel.announcement.write_text(json.dumps(announced))
     with server.view(kernel) as view:
         view.hello()
@@ -261,7 +253,7 @@ def test_a_kernel_of_another_version_can_be_looked_at(server: JupyterServer) -> 
         view.hello(version=2)
         [said] = view.of_kind("relay")
         assert said["message"].startswith("the kernel has ipymcp 9.0, this Jupyter server ")
-        assert said["message"].endswith(": the panel only shows")
+        assert said["message"].endswith(": the panel is read-only")
         assert said["hint"] == "upgrade the Jupyter server's: pip install -U ipymcp"
 
 

@@ -203,7 +203,7 @@ def test_damaged_it_is_left_alone(path: Path, damage: str) -> None:
 
 def test_a_folder_in_its_place_is_no_database(path: Path) -> None:
     path.mkdir(parents=True)
-    in_memory(path, "cannot be opened (it is no regular file)")
+    in_memory(path, "cannot be opened (it is not a regular file)")
 
 
 def test_a_file_where_its_folder_should_be_is_said(tmp_path: Path) -> None:
