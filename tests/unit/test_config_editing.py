@@ -138,7 +138,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     target.write_text('{"mcpServers": {}}')
     link.symlink_to(target)
     assert refused(edit, link, put, private=True) == (
-        f"{link}: cannot be written: it is a link, and ipymcp writes through none",
+        f"{link}: cannot be written: it is a link, which ipymcp does not write to",
         "remove it, or change what it leads to",
     )
     assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'
