@@ -97,7 +97,7 @@ def test_one_function_or_tool_is_added_as_it_is_and_found_again(mcp: Mcp) -> Non
     assert both.names == ["demo.echo", "notebook.twice"]
     assert ([twice] + mcp.tools("demo.echo")).names == both.names
     assert both["notebook.twice"] is twice
-    with pytest.raises(ipymcp.ArgumentError, match=r"'demo\.echo' is no function"):
+    with pytest.raises(ipymcp.ArgumentError, match=r"'demo\.echo' is not a function"):
         mcp.tools + "demo.echo"  # type: ignore[operator]  # pyright: ignore
 
 
@@ -190,7 +190,7 @@ def test_images_go_where_a_provider_takes_them(mcp: Mcp) -> None:
         (call("breaks"), "Error: breaks raised ValueError: not today"),
         (
             {"id": "c1", "function": {"name": "demo__echo", "arguments": '{"text": "x'}},
-            "Error: the arguments are no JSON: Unterminated string starting at: line 1 column 10 (char 9)"
+            "Error: the arguments are not valid JSON: Unterminated string starting at: line 1 column 10 (char 9)"
             " (send one JSON object)",
         ),
     ],
