@@ -563,7 +563,7 @@ def test_a_provider_that_is_not_there_is_named(kernel: Kernel) -> None:
 
     assert failure(outcome) == [
         "McpError: http://127.0.0.1:9 cannot be reached",
-        "  is it running, and the address right? · in: %mcp ask -m x --base-url http://127.0.0.1:9/v1 hey",
+        "  is it running, and is the URL right? · in: %mcp ask -m x --base-url http://127.0.0.1:9/v1 hey",
     ]
 
 

@@ -132,7 +132,7 @@ def test_what_a_provider_is_not_told_is_listed() -> None:
     command, *rest = server_command("misbehaving", "tools=600")
     with ipymcp.connect({"many": {"command": command, "args": rest}}) as mcp:
         first = next(iter(mcp.tools.to_gemini().lost))
-        assert "Gemini itself takes 512 tools in one request" in first["lost"]
+        assert "Gemini accepts 512 tools in one request" in first["lost"]
         assert len(mcp.tools.to_openai()) == len(mcp.tools) > 600
     with ipymcp.connect("demo") as mcp:
         assert mcp.tools.to_openai().lost.note == "nothing"
@@ -285,7 +285,7 @@ def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "   a  a\n0  1  2"),
         (float("nan"), "nan"),
         ({1, 2}, "{1, 2}"),
-        (" \n", "(it answered nothing)"),
+        (" \n", "(empty result)"),
         ("kept\n", "kept\n"),
         (None, "null"),
         (ToolResult(b'{"content": [{"type": "text", "text": "hey"}]}', server="a", tool="b"), "hey"),
