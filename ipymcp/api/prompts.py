@@ -15,7 +15,7 @@ from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Part, read_part
 from ipymcp.results.tables import NotPicklable, Table, TableView
-from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
+from ipymcp.schema.text_arguments import Argument, callable_class, schema_of, to_strings
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -144,11 +144,11 @@ class Prompt(NotPicklable):
             ArgumentError: One is missing, or there is none of that name.
             RpcError: The server refused.
         """
-        return self._host.loop.run(self._get(named(self._schema, args, kwargs)))
+        return self._host.loop.run(self._get(to_strings(self._schema, args, kwargs)))
 
     async def aio(self, /, *args: Any, **kwargs: Any) -> PromptResult:
         """The same, awaited."""
-        return await self._host.loop.arun(self._get(named(self._schema, args, kwargs)))
+        return await self._host.loop.arun(self._get(to_strings(self._schema, args, kwargs)))
 
     @property
     def server(self) -> str:

@@ -18,7 +18,7 @@ from ipymcp.errors import McpError, RpcError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.resource_result import ResourceResult
 from ipymcp.results.tables import NotPicklable, Table, TableView
-from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
+from ipymcp.schema.text_arguments import Argument, callable_class, schema_of, to_strings
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ class Template(NotPicklable):
         Raises:
             ArgumentError: One is missing, or there is none of that name.
         """
-        return self.resource(named(self._schema, args, kwargs))
+        return self.resource(to_strings(self._schema, args, kwargs))
 
     @checked(parameters=MAPPING)
     def resource(self, parameters: Mapping[str, Any]) -> Resource:
@@ -471,7 +471,7 @@ def template_schema(server: str, definition: TemplateDefinition) -> ToolSchema:
     for expression in _parsed(definition.uriTemplate).variables:
         required = not expression.original.startswith(_OPTIONAL)
         for name, options in expression.variables:
-            arguments.setdefault(name, Argument(name, required, takes_many=bool(options.get("explode"))))
+            arguments.setdefault(name, Argument(name, required, is_explodable=bool(options.get("explode"))))
     return schema_of(arguments.values(), server=server, owner=definition.uriTemplate)
 
 

@@ -21,7 +21,7 @@ from ipymcp.protocol.types import is_object
 from ipymcp.results.stored_results import KeptResults
 from ipymcp.results.tables import NotPicklable
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.schema.dynamic_class import specialised
+from ipymcp.schema.dynamic_class import callable_subclass
 from ipymcp.security.rules import CALLERS
 from ipymcp.security.untrusted import Conversation
 
@@ -118,8 +118,8 @@ class ToolFactory:
             schema = self.schema(entry)
             text = _describe(entry, schema)
             where = f"mcp.{entry.server}"
-            tool = specialised(Tool, entry.alias, where, schema.signature, text)(self, *key)
-            async_tool = specialised(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
+            tool = callable_subclass(Tool, entry.alias, where, schema.signature, text)(self, *key)
+            async_tool = callable_subclass(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
             known = self._made[key] = (entry, tool, async_tool)
         return known
 

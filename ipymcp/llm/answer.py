@@ -13,7 +13,7 @@ from ipymcp.masking import mask, masks
 from ipymcp.protocol.types import is_object
 from ipymcp.results import markdown
 from ipymcp.results.content import Image
-from ipymcp.schema.to_json import plain
+from ipymcp.schema.to_json import to_json
 from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Answer:
             for call in self.calls
         ]
         usage = {name: getattr(self.usage, name) for name in Usage.__struct_fields__}
-        data = None if self.data is None else plain(self.data, ())
+        data = None if self.data is None else to_json(self.data, ())
         return {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ipymcp.llm.result_text import is_frame
 from ipymcp.protocol.types import is_object
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.security.untrusted import source_of_value
 from ipymcp.text import stripped
 
@@ -186,7 +186,7 @@ def _scalar(value: Any) -> str:
     if math.prod(_shape(value) or ()) > _ITEMS:
         return _repr(value)
     try:
-        return json.dumps(plain(value, ()), ensure_ascii=False)
+        return json.dumps(to_json(value, ()), ensure_ascii=False)
     except NotJson:
         return _repr(value)
     except ValueError:  # an integer beyond Python's limit of digits

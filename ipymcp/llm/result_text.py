@@ -9,7 +9,7 @@ from ipymcp.errors import ArgumentError
 from ipymcp.protocol import types
 from ipymcp.results.frames import find_rows
 from ipymcp.results.tool_result import ToolResult, model_text
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.validation import shortened
 from ipymcp.text import stripped
 
@@ -55,7 +55,7 @@ def is_frame(value: Any) -> bool:
 def _data(value: Any) -> Any:
     """The value as JSON, or its repr if JSON cannot express it."""
     try:
-        return json.loads(_frame_json(value)) if is_frame(value) else plain(value, ())
+        return json.loads(_frame_json(value)) if is_frame(value) else to_json(value, ())
     except (NotJson, ValueError):  # ValueError: two columns have the same name
         return repr(value)
 

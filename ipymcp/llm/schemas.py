@@ -24,16 +24,16 @@ from ipymcp.schema.tree import (
     Budget,
     SchemaTree,
     form_kinds,
-    is_kind,
+    has_json_type,
     json_equal,
-    kind_of,
+    json_type,
     listed_values,
-    merged,
+    merge,
     parts_of,
     properties,
     reference_of,
     required_names,
-    united,
+    union,
 )
 from ipymcp.schema.validation import shortened
 from ipymcp.text import stripped
@@ -70,7 +70,7 @@ def parted(result: Schema, names: list[str]) -> list[Schema]:
     for name in names:
         form = {"type": name, **{word: value for word, value in own.items() if name in _OWNERS[word]}}
         if values is not None and name != "null":
-            form["enum"] = [value for value in values if is_kind(value, frozenset({name}))]
+            form["enum"] = [value for value in values if has_json_type(value, frozenset({name}))]
         if form.get("enum") != []:
             forms.append(form)
     return forms
@@ -487,7 +487,7 @@ class _Compiler:
     def _merged(self, whole: Schema, part: Schema, path: str) -> Schema:
         self._budget.spend(1 + len(properties(part)) // 8)
         lost: list[str] = []
-        result = merged(whole, part, lost)
+        result = merge(whole, part, lost)
         for word in lost:
             self.lose(path, f"{word}: {_shown(part.get(word))}, beside another")
         mine, its = (
@@ -546,7 +546,7 @@ class _Compiler:
         """Add `enum`; null is left to the type if the provider accepts only strings and numbers."""
         if self._profile.any_choices:
             result["enum"] = values
-        elif all(kind_of(value) in TEXT_OR_NUMBER for value in values if value is not None):
+        elif all(json_type(value) in TEXT_OR_NUMBER for value in values if value is not None):
             if found := [value for value in values if value is not None]:
                 result["enum"] = found
         else:
@@ -630,7 +630,7 @@ class _Compiler:
         others = schema.get("additionalProperties")
         patterns = schema.get("patternProperties")
         if is_object(patterns) and patterns and (others is False or is_object(others)):
-            others = united([each for each in (others, *patterns.values()) if each is not False])
+            others = union([each for each in (others, *patterns.values()) if each is not False])
             others = None if others in (True, False) else others
         undeclared = [name for name in required_names(schema) if name not in declared]
         for name, member in {**declared, **dict.fromkeys(undeclared, others if is_object(others) else {})}.items():
@@ -658,7 +658,7 @@ class _Compiler:
             first, rest = items, schema.get("additionalItems")
         if first:
             self.lose(path, "the places of its items: any of them anywhere")
-            kinds = united([*first, *([rest] if is_object(rest) or rest is True else [])])
+            kinds = union([*first, *([rest] if is_object(rest) or rest is True else [])])
             result["items"] = self._node(kinds, f"{path}[]", depth + 1)
             if rest is False and "maxItems" not in schema and "maxItems" in self._profile.words:
                 result["maxItems"] = len(first)

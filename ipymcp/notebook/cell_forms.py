@@ -15,9 +15,11 @@ from ipymcp.import_guard import is_installed
 from ipymcp.runtime.question_routing import CallerGone, CrossThreadTask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipymcp.interaction.questions import QuestionKind
-    from ipymcp.notebook.extension import Extension
     from ipymcp.panel.cell_form import CellForm
+    from ipymcp.panel.panel import Panel
     from ipymcp.runtime.interrupts import WaitingCaller
 
 
@@ -33,11 +35,13 @@ class CellForms:
     """Draws them.
 
     Args:
-        extension: Whose cells.
+        ip: The IPython shell.
+        panel: Gives the notebook's panel.
     """
 
-    def __init__(self, extension: Extension) -> None:
-        self._extension = extension
+    def __init__(self, ip: Any, panel: Callable[[], Panel]) -> None:
+        self._ip = ip
+        self._panel = panel
         self._in_vain: set[bool] = set()
         """Where nobody saw the last one: while a cell blocked the kernel, or not."""
 
@@ -72,11 +76,11 @@ class CellForms:
 
     def _may_be_seen(self, kind: QuestionKind, place: WaitingCaller) -> bool:
         ipykernel: Any = sys.modules.get("ipykernel")
-        kernel: Any = getattr(self._extension.ip, "kernel", None)
+        kernel: Any = getattr(self._ip, "kernel", None)
         return (
             place.is_blocked not in self._in_vain
             and kernel is not None
-            and self._extension.panel.permissions().may_answer(kind)
+            and self._panel().permissions().may_answer(kind)
             and ipykernel is not None
             and ipykernel.version_info[0] >= _SERVES_COMMS
             and (not place.is_blocked or _may_have_subshells(kernel))
@@ -87,7 +91,7 @@ class CellForms:
         """Where the user waits: what it imports takes time, and it belongs to that cell."""
         from ipymcp.panel.cell_form import CellForm
 
-        form = CellForm(self._extension.panel, self._extension.ip.display_pub)
+        form = CellForm(self._panel(), self._ip.display_pub)
         form.show()
         return form
 

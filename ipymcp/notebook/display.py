@@ -15,48 +15,60 @@ from ipymcp.notebook.settings import is_voila
 from ipymcp.storage.kernel_socket import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipymcp.api.servers import Server
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.panel.panel import Panel
 
 
 _TYPE: Final = "application/vnd.ipymcp.panel+json"
 
 
-def panel(extension: Extension) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The panel of all servers, by MIME type, and metadata."""
-    return _live(extension, extension.panel.mcp.servers._repr_mimebundle_())
-
-
-def card(extension: Extension, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The card of one, by MIME type, and metadata."""
-    return _live(extension, server._repr_mimebundle_(), server.name)
-
-
-def question(extension: Extension, of: str, *, is_here: bool) -> dict[str, Any]:
-    """What has JupyterLab's extension draw the question that a card of a model's call has, as long as it is open.
+class PanelDisplay:
+    """Displays of the notebook's panel.
 
     Args:
-        extension: Of the notebook.
-        of: Which card has it.
-        is_here: Whether that is the one that is shown; one that has none hides meanwhile, for the question shows all.
+        ip: The IPython shell.
+        life: Identifies this life of the kernel: what is saved of another is shown as it was.
+        panel: Gives the notebook's panel.
     """
-    own = {"version": VERSION, "kernel": extension.life, "card": of}
-    return {_TYPE: own if is_here else {**own, "elsewhere": True}}
 
+    def __init__(self, ip: Any, life: str, panel: Callable[[], Panel]) -> None:
+        self._ip = ip
+        self._panel = panel
+        self._own: dict[str, Any] = {"version": VERSION, "kernel": life}
 
-def _live(extension: Extension, tables: dict[str, Any], server: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is live, beside what is shown without, where there is a kernel: a terminal has none."""
-    if not hasattr(extension.ip, "kernel"):
-        return tables, {}
-    own: dict[str, Any] = {"version": VERSION, "kernel": extension.life}
-    shown = {_TYPE: own | ({"server": server} if server else {}), **tables}
-    if not _has_page(extension.ip.kernel) or not is_installed("anywidget"):
-        return shown, {}
-    from ipymcp.panel.widget import PanelWidget
+    def panel(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The panel of all servers, by MIME type, and metadata."""
+        return self._live(self._panel().mcp.servers._repr_mimebundle_())
 
-    widget: Any = PanelWidget(extension.panel, server)
-    live, metadata = widget._repr_mimebundle_()
-    return {**live, **shown}, metadata
+    def card(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The card of one server, by MIME type, and metadata."""
+        return self._live(server._repr_mimebundle_(), server.name)
+
+    def question(self, card: str, *, is_here: bool) -> dict[str, Any]:
+        """The open question of a model's call, which JupyterLab's extension draws.
+
+        Args:
+            card: The card of the call.
+            is_here: Whether that card is the one displayed; another one is hidden while the question is open.
+        """
+        own = {**self._own, "card": card}
+        return {_TYPE: own if is_here else {**own, "elsewhere": True}}
+
+    def _live(self, tables: dict[str, Any], server: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+        """Add the live panel to the tables where there is a kernel: a terminal has none."""
+        kernel = getattr(self._ip, "kernel", None)
+        if kernel is None:
+            return tables, {}
+        shown = {_TYPE: self._own | ({"server": server} if server else {}), **tables}
+        if not _has_page(kernel) or not is_installed("anywidget"):
+            return shown, {}
+        from ipymcp.panel.widget import PanelWidget
+
+        widget: Any = PanelWidget(self._panel(), server)
+        live, metadata = widget._repr_mimebundle_()
+        return {**live, **shown}, metadata
 
 
 def _has_page(kernel: Any) -> bool:

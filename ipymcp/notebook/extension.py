@@ -19,6 +19,7 @@ import ipymcp
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.cell_forms import CellForms
+from ipymcp.notebook.display import PanelDisplay
 from ipymcp.notebook.progress import say
 from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.protocol.types import is_object
@@ -28,11 +29,8 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ipymcp.api.servers import Server
-    from ipymcp.panel.cell_form import WaitingLine
     from ipymcp.panel.channels import Relay
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.loop import NestedMode
     from ipymcp.security.policy import PinsMode
     from ipymcp.storage.history import HistoryMode
@@ -133,8 +131,8 @@ class Extension:
         self._making = threading.Lock()
         self._relay: Relay | None = None
         self._has_control = False
-        self.life = uuid.uuid4().hex
-        """Names this life of the kernel: what is saved of another is shown as it was."""
+        self._life = uuid.uuid4().hex
+        self.display = PanelDisplay(ip, self._life, lambda: self.panel)
         self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
 
     def install(self) -> None:
@@ -149,7 +147,7 @@ class Extension:
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
-        ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self._show_server)
+        ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self.display.card)
         ip.display_formatter.formatters["text/plain"].for_type(CoroutineType, _show_coroutine)
         if comms := _comms(ip):
             comms.register_target(_TARGET, self._open_comm)
@@ -157,7 +155,7 @@ class Extension:
         self.bind()
         host = ipymcp.host()._host
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
-        host.desk.forms = CellForms(self)
+        host.desk.forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
             say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
@@ -216,6 +214,7 @@ class Extension:
         """The notebook's, made when it is first asked for: by a cell, or by a view that comes over the relay."""
         if self._panel is None:
             from ipymcp.notebook import call_code
+            from ipymcp.panel.commands import VERBS
             from ipymcp.panel.panel import Panel, PanelContext
 
             with self._making:
@@ -223,29 +222,18 @@ class Extension:
                     context = PanelContext(
                         mode=lambda: self.settings.panel,
                         namespace=lambda: self._bound or "",
-                        kernel=self.life,
+                        kernel=self._life,
                         code=call_code,
                         has_control=self._has_control,
                         has_visitors=is_voila(os.environ),
-                        wait_for_panel=self._wait_for_panel,
+                        publisher=self.ip.display_pub,
                     )
-                    self._panel = Panel(ipymcp.host(), context)
+                    self._panel = Panel(ipymcp.host(), context, VERBS)
         return self._panel
-
-    def _wait_for_panel(self, place: WaitingCaller) -> WaitingLine:
-        from ipymcp.panel.cell_form import WaitingLine
-
-        return WaitingLine(self.ip.display_pub, place)
 
     def _tell_panel(self) -> None:
         if self._panel is not None:
             self._panel.tell_mode()
-
-    def _show_server(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The card of a server, where there are widgets."""
-        from ipymcp.notebook.display import card
-
-        return card(self, server)
 
     def _open_comm(self, comm: object, _: object) -> None:
         """A page whose Jupyter server has no relay to this kernel opens a panel."""
@@ -299,7 +287,8 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
     from ipymcp.notebook.magics.dispatch import run
 
     ip: Any = get_ipython()
-    return run(getattr(ip, _ATTRIBUTE), line, cell, local_ns or {})
+    extension: Extension = getattr(ip, _ATTRIBUTE)
+    return run(ip, extension.settings, extension.display, line, cell, local_ns or {})
 
 
 def _shown(line: str, *, local_ns: Mapping[str, Any] | None = None) -> None:

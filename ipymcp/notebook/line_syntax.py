@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ipymcp.api.namespace import Mcp
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.display import PanelDisplay
     from ipymcp.notebook.settings import IPyMCP
 
 
@@ -475,8 +475,7 @@ class MagicRequest(Struct, frozen=True):
     cell: str | None
     """The cell's body under `%%mcp`."""
     mcp: Mcp
-    extension: Extension
-    """What `%load_ext` put into the shell."""
+    display: PanelDisplay
     ip: Any
     """The shell."""
     settings: IPyMCP

@@ -12,7 +12,7 @@ from ipymcp.text import escaped, visible
 if TYPE_CHECKING:
     from ipymcp.llm.answer import Answer, ModelCall
     from ipymcp.llm.backend import RequestPreview
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.display import PanelDisplay
 
 
 _ENDS = {
@@ -26,13 +26,13 @@ class CellOutput:
     """Shows an answer in a cell; a terminal gets its text.
 
     Args:
-        extension: Of the notebook.
+        display: Shows the questions of calls; None in a terminal.
         as_markdown: Whether the words are Markdown; else they are shown as they are.
     """
 
-    def __init__(self, extension: Extension, *, as_markdown: bool) -> None:
-        self._extension = extension
-        self._is_notebook = hasattr(extension.ip, "kernel")
+    def __init__(self, display: PanelDisplay | None, *, as_markdown: bool) -> None:
+        self._display = display
+        self._is_notebook = display is not None
         self._as_markdown = as_markdown
         self._text = ""
         self._words: Any = None
@@ -86,10 +86,8 @@ class CellOutput:
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
-        if call.asked_at and not call.is_done and self._is_notebook:
-            from ipymcp.notebook.display import question
-
-            bundle |= question(self._extension, call.asked_at, is_here=call.asked_at == call.card)
+        if call.asked_at and not call.is_done and self._display is not None:
+            bundle |= self._display.question(call.asked_at, is_here=call.asked_at == call.card)
         return bundle
 
     def ended(self, answer: Answer) -> None:

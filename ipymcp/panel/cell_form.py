@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-_WAITING: Final = "Waiting for your answer in the MCP panel."
 _WITHOUT: Final = "ipymcp asks you something. Where no form is drawn here, you are asked at a prompt in a moment."
 
 
@@ -96,41 +94,6 @@ class CellForm:
         """It is over; leave that in its place."""
         self._publish(left, {}, update=True)
         self._widget.end()
-
-
-class WaitingLine:
-    """A line in the output of the cell that waits for an answer in the panel. Nothing is left of it.
-
-    Args:
-        publisher: The shell's, of displays.
-        place: Where the user waits.
-    """
-
-    def __init__(self, publisher: Any, place: WaitingCaller) -> None:
-        self._publisher = publisher
-        self._display = uuid.uuid4().hex
-        self._lock = threading.Lock()
-        self._is_over = self._is_shown = False
-        place.post(self._show, _nothing)
-
-    def _show(self) -> None:
-        with self._lock:
-            if not self._is_over:
-                self._is_shown = True
-                self._publish({"text/plain": _WAITING}, update=False)
-
-    def remove(self) -> None:
-        """The question was answered or withdrawn; from any thread."""
-        with self._lock:
-            if self._is_shown and not self._is_over:
-                self._publish({}, update=True)
-            self._is_over = True
-
-    def _publish(self, data: dict[str, Any], *, update: bool) -> None:
-        self._publisher.publish(data, {}, transient={"display_id": self._display}, update=update)
-
-
-def _nothing() -> None: ...
 
 
 class _CellFormHandle:

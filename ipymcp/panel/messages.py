@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ipymcp.errors import McpError
 from ipymcp.protocol.types import is_array, is_object
@@ -12,6 +12,7 @@ from ipymcp.storage.kernel_socket import VERSION
 
 __all__ = [
     "VERSION",
+    "Channel",
     "Malformed",
     "Message",
     "finite",
@@ -88,3 +89,19 @@ def sound(value: Any) -> Any:
 def finite(number: float | None) -> float | None:
     """A number that JSON can say, or None."""
     return number if number is not None and math.isfinite(number) else None
+
+
+class Channel(Protocol):
+    """Takes messages to a view."""
+
+    async def carry(self, message: Message, line: bytes) -> None:
+        """Send a message, here also as a line of JSON; wait until there is room for the next."""
+        ...
+
+    def serves(self, *, blocked: bool, running: bool) -> bool:
+        """Whether answers would come through while a cell runs, and while it blocks the kernel's main thread."""
+        ...
+
+    def left(self) -> None:
+        """The view is let go."""
+        ...

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+import uuid
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -36,14 +38,15 @@ if TYPE_CHECKING:
         TrustQuestion,
         UrlQuestion,
     )
-    from ipymcp.panel.cell_form import WaitingLine
-    from ipymcp.panel.commands import Permissions
-    from ipymcp.panel.messages import Message
-    from ipymcp.panel.panel import Panel
+    from ipymcp.panel.messages import Channel, Message
+    from ipymcp.panel.permissions import Permissions
+    from ipymcp.panel.state import PanelState
     from ipymcp.runtime.interrupts import WaitingCaller
+    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.question_routing import QuestionHandle
 
 
+_WAITING: Final = "Waiting for your answer in the MCP panel."
 _NOTHING: Final = DECISIONS[None]
 _MAX_SUMMARY_CHARACTERS: Final = 300
 _HIDDEN: Final = "••••"
@@ -135,7 +138,7 @@ def filled(message: Message, schema: ToolSchema) -> ElicitationAnswer | WrongAns
     content = message.get("content", {})
     if not is_object(content):
         raise Malformed("an answer's 'content' is an object")
-    complaints = schema.complaints(content)
+    complaints = schema.problems(content)
     if complaints:
         return WrongAnswer([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
     wrong = _wrong_formats(schema, content)
@@ -210,30 +213,78 @@ class _OpenQuestion(Struct, eq=False):
     outcome: Future[Any]
 
 
-class PanelQuestions:
-    """The questions that views of a panel are asked.
+class WaitingLine:
+    """A line in the output of the cell that waits for an answer in the panel. Nothing is left of it.
 
     Args:
-        panel: Which.
+        publisher: The shell's, of displays.
+        place: Where the user waits.
     """
 
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
+    def __init__(self, publisher: Any, place: WaitingCaller) -> None:
+        self._publisher = publisher
+        self._display = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._is_over = self._is_shown = False
+        place.post(self._show, _nothing)
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_shown = True
+                self._publish({"text/plain": _WAITING}, update=False)
+
+    def remove(self) -> None:
+        """The question was answered or withdrawn; from any thread."""
+        with self._lock:
+            if self._is_shown and not self._is_over:
+                self._publish({}, update=True)
+            self._is_over = True
+
+    def _publish(self, data: dict[str, Any], *, update: bool) -> None:
+        self._publisher.publish(data, {}, transient={"display_id": self._display}, update=update)
+
+
+def _nothing() -> None: ...
+
+
+class PanelQuestions:
+    """Questions to the views of a panel.
+
+    Args:
+        loop: The background loop.
+        state: The rows that views are shown.
+        channels: Lists the channels of the views that may answer a question of a kind.
+        is_own: Whether its argument is a call that a view made.
+        publisher: The shell's publisher of displays; None where waiting cells show nothing.
+    """
+
+    def __init__(
+        self,
+        loop: BackgroundLoop,
+        state: PanelState,
+        channels: Callable[[QuestionKind], Sequence[Channel]],
+        is_own: Callable[[object], bool],
+        publisher: Any = None,
+    ) -> None:
+        self._loop = loop
+        self._state = state
+        self._channels = channels
+        self._is_own = is_own
+        self._publisher = publisher
         self._numbers = itertools.count(1)
         self._open: dict[str, _OpenQuestion] = {}
         """By id. Whoever pops one owns its outcome."""
 
     def can_ask(self, kind: QuestionKind) -> bool:
         """Whether a view would show such a question, and may answer it."""
-        return any(view.can_answer(kind) for view in [*self._panel.views])
+        return bool(self._channels(kind))
 
     def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
         """Whether a view may answer such questions, and its answer comes through while the user waits in that place."""
-        is_own = any(call is subject for call in [*self._panel.calls.values()])
-        running = place is not None and not is_own
+        running = place is not None and not self._is_own(subject)
         blocked = running and place is not None and place.is_blocked
-        carriers = [view.carrier for view in [*self._panel.views] if view.can_answer(kind)]
-        return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
+        return any(channel.serves(blocked=blocked, running=running) for channel in self._channels(kind))
 
     def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
         """Ask a question; where a cell waits for it, it says so."""
@@ -241,8 +292,7 @@ class PanelQuestions:
 
     def wait_in(self, place: WaitingCaller | None) -> WaitingLine | None:
         """Say in a cell that it waits for an answer in the panel."""
-        wait = self._panel.context.wait_for_panel
-        return wait(place) if wait is not None and place is not None else None
+        return WaitingLine(self._publisher, place) if self._publisher is not None and place is not None else None
 
     def answered(self, question: str, message: Message, permissions: Permissions) -> Any:
         """A view answers, on the background loop.
@@ -277,22 +327,21 @@ class PanelQuestions:
         """Show a question; from any thread."""
         asked = _OpenQuestion({**row, "id": f"q{next(self._numbers)}"}, read, Future())
         self._open[asked.row["id"]] = asked
-        self._panel.host.loop.call(self._show, asked)
+        self._loop.call(self._show, asked)
         return asked
 
     def close(self, asked: _OpenQuestion, answer: Any) -> None:
         """It is answered, or withdrawn by None; from any thread."""
         if self._open.pop(asked.row["id"], None) is not None:
             asked.outcome.set_result(answer)
-            loop, withdraw = self._panel.host.loop, self._panel.shown.withdraw
-            if loop.is_running:
-                loop.call(withdraw, asked.row["id"])
-            else:  # it is just being stopped, and must not start anew
-                withdraw(asked.row["id"])
+            if self._loop.is_running:
+                self._loop.call(self._state.withdraw, asked.row["id"])
+            else:  # the loop is being stopped, and must not start again
+                self._state.withdraw(asked.row["id"])
 
     def _show(self, asked: _OpenQuestion) -> None:
         if not asked.outcome.done():
-            self._panel.shown.ask(asked.row)
+            self._state.ask(asked.row)
 
 
 class _PanelQuestionHandle:

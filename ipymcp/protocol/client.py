@@ -1,7 +1,7 @@
-"""One connection to one server: negotiate, ask, call, cancel, and hear what the server says of its own accord.
+"""One connection to one server: negotiation, requests, tool calls, cancellation and messages from the server.
 
-`ask`, `call_tool`, `give_up` and `notify` may be called from any thread; everything that awaits belongs to the loop the
-client was made on, and so do all calls of the listener.
+`ask`, `call_tool`, `give_up` and `notify` are thread-safe. Coroutines must run on the loop the client was created on,
+and the listener is called there.
 
 Source: MCP 2025-11-25 (lifecycle, cancellation, ping, tools) and 2026-07-28 (versioning, stdio backward compatibility,
 discover, subscriptions, input rounds).
@@ -43,20 +43,20 @@ __all__ = ["Client", "Listener"]
 _HEADER_MISMATCH = -32020
 _INVALID_REQUEST = -32600
 _LOOK_UP = 30.0
-"""Seconds for each page of the tools that are looked up again while a call waits."""
+"""Timeout for each page when tools are listed again while a call waits."""
 _MAX_UNREAD = 64_000_000
-"""Bytes that may wait for a server which asks and does not read; further questions of its go unanswered."""
+"""Limit of unsent bytes for a server that sends requests without reading; above it, its requests are not answered."""
 
 
 class Client:
     """The protocol half of a session.
 
     Args:
-        transport: Not yet opened.
-        listener: Hears what the server says of its own accord.
-        identity: Who we are.
-        responder: Answers what the server asks.
-        tag: Names this connection in logs, unique in the process.
+        transport: A transport that is not open yet.
+        listener: Receives notifications and connection events.
+        identity: Name and version of this client.
+        responder: Answers requests from the server.
+        tag: Name of this connection in logs, unique in the process.
     """
 
     def __init__(
@@ -78,47 +78,46 @@ class Client:
         self._pushes = UnexpectedRequests(self._peer, listener)
         self._listenings = ListenStreams(listener.noise)
         self.task_slots: dict[str, PendingRequest] = {}
-        """Calls that became tasks, by the task's id: a request of the server may name one."""
+        """Calls that became tasks, by task id; requests from the server may refer to a task."""
         self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
         self._notices = NotificationDispatcher(listener, self._listenings, self._tasks.changed, self._cancelled)
         self._lost: str | None = None
         self.continuations = ResponseInterceptors()
-        """Who goes on with answers that are no outcome yet."""
+        """Handlers for responses that are not final, such as `input_required`."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
-        """False when the era was decided after a silence: then it is not worth remembering."""
+        """False if the era was chosen because the server did not answer in time; such a choice must not be cached."""
         self.capabilities: dict[str, Any] = {}
         self.server_info: dict[str, Any] = {}
         self.instructions: str | None = None
         self.tools_ttl: float | None = None
-        """Seconds for which the tools listed last are fresh, where the server says so."""
+        """Seconds for which the last list of tools is fresh; None if the server does not say."""
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not yet answered."""
+        """Number of pending requests."""
         return len(self._peer)
 
     @property
     def queued(self) -> int:
-        """Bytes sent and not yet taken by the server."""
+        """Number of bytes not yet taken by the server."""
         return self._transport.queued
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
     async def open(self, era: EraChoice, *, is_fixed: bool | None = None) -> None:
-        """Connect and settle the protocol version.
+        """Connect and negotiate the protocol version.
 
         Args:
-            era: What to try.
-            is_fixed: Whether the user has chosen it; by default where it is not `auto`. One that is only remembered
-                may turn out to be wrong.
+            era: The era to negotiate.
+            is_fixed: Whether the user chose the era, so that it must not change; by default true unless it is `auto`.
 
         Raises:
             StartError: The transport could not connect.
-            ConnectionLost: The server went away meanwhile.
-            ProtocolError: No version in common, or an answer that is none.
+            ConnectionLost: The connection closed during negotiation.
+            ProtocolError: There is no common version, or a response is malformed.
             RpcError: The server refused.
-            HttpError: It answered with an HTTP error.
+            HttpError: The server responded with an HTTP error.
         """
         self._pushes.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
         await self._transport.open(self)
@@ -135,7 +134,7 @@ class Client:
             self._peer.intercept = self._tasks.intercept
 
     async def shake_hands(self) -> None:
-        """Open the session anew, in the handshake era: the server has forgotten it, and may be another by now."""
+        """Repeat the handshake after the server has lost the session; everything known about it may have changed."""
         self._serving.withdraw_all()
         await self._settle("legacy")
         self._listener.tools_changed()
@@ -154,13 +153,13 @@ class Client:
             self.notify("notifications/initialized")
 
     def declare(self, capability: str) -> bool:
-        """Declare what the responder is capable of now.
+        """Declare the responder's current capabilities.
 
         Args:
-            capability: What may have changed.
+            capability: The capability that may have changed.
 
         Returns:
-            False if that has changed and this connection cannot say so any more: the handshake has said it.
+            False if it changed and this connection cannot say so, because capabilities were fixed by the handshake.
         """
         if self.era.kind == "stateless":
             if self._answers.declare():
@@ -169,30 +168,30 @@ class Client:
         return not self._answers.is_outdated(capability)
 
     def roots_changed(self) -> None:
-        """Tell a server of the handshake era that `roots/list` answers otherwise now, if that was declared."""
+        """Handshake era: notify the server that the roots have changed, if `listChanged` was declared."""
         roots = self._answers.declared.get("roots")
         if self.era.kind == "handshake" and is_object(roots) and roots.get("listChanged"):
             self.notify("notifications/roots/list_changed")
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- requests------------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
-        """Ask on the loop thread and wait for the answer.
+        """Send a request from the loop thread and wait for its result.
 
         Args:
-            method: Such as `tools/list`.
-            body: The params without `_meta`, a JSON object.
-            timeout: Seconds, not counting those in which the host owes the server an answer; it is told when they pass.
+            method: Method name, such as `tools/list`.
+            body: JSON object of the params without `_meta`.
+            timeout: Seconds, not counting the time in which the server waits for the host.
 
         Raises:
-            CallTimeout: No answer in time.
+            CallTimeout: No response in time.
             RpcError: The server refused.
-            ConnectionLost: It went away.
+            ConnectionLost: The connection closed.
         """
         return (await self.exchange(method, body, timeout=timeout))[0]
 
     async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
-        """As `request`; also whether it took input rounds, so that the answer depends on more than the question."""
+        """Send a request; return its result and whether it took input rounds, so that the result must not be cached."""
         slot, future = jsonrpc.put(self.ask, method, body)
         try:
             async with self._clocks.limit(slot, timeout):
@@ -203,31 +202,31 @@ class Client:
             self.give_up(slot, "the host stopped waiting")
 
     def held(self) -> AbstractContextManager[None]:
-        """While entered, none of the questions now in flight runs out of time; on the loop thread."""
+        """Pause the timeouts of all pending requests; on the loop thread."""
         return self._clocks.held(None)
 
     async def check(self, timeout: float) -> None:
-        """Ask something cheap, to see that the server is there. Raises as `request` does."""
+        """Send a cheap request to check that the server responds. Raises the errors of `request`."""
         await self.request("server/discover" if self.era.kind == "stateless" else "ping", timeout=timeout)
 
     async def list_tools(self, *, timeout: float | None) -> list[types.ToolDefinition]:
-        """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
+        """List all callable tools of the server; `timeout` is per page."""
         tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
         return self._headers.learn(tools, self._listener.noise)
 
     def call_tool(self, slot: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
-        """Send a call, from any thread. The slot hears of progress and of the outcome.
+        """Send a tool call, from any thread.
 
         Args:
-            slot: New; it is given its id here.
-            name: The tool's exact name.
-            arguments: A JSON object.
-            as_task: Handshake era: have it be a task. In the stateless era that is the server's choice.
+            slot: A new request, which receives progress and the outcome.
+            name: Exact name of the tool.
+            arguments: JSON object of the arguments.
+            as_task: Handshake era: request that the call runs as a task. In the stateless era the server decides.
 
         Raises:
-            ConnectionLost: There is nobody to send to. The slot hears nothing then.
+            ConnectionLost: The connection is closed; `slot.deliver` is not called.
         """
         slot.name = name
         slot.wants_task = as_task
@@ -235,33 +234,33 @@ class Client:
 
     @property
     def takes_tasks(self) -> bool:
-        """Whether calls may be tasks: of this server in the handshake era, of any in the stateless era."""
+        """Whether calls may become tasks."""
         return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
 
     def pick_up(self, slot: PendingRequest, task: str) -> None:
-        """Follow a task by its id, from any thread, as the call that it was."""
+        """Follow an existing task as if it were the call that created it, from any thread."""
         self._peer.open(slot, "tools/call")
         self._rounds.on_loop(self._tasks.pick_up, slot, task)
 
     def leave(self, slot: PendingRequest) -> str | None:
-        """Stop waiting for a call that has become a task, which goes on; from any thread.
+        """Stop waiting for a call that became a task, and let the task continue; from any thread.
 
         Returns:
-            The task's id; None where it is no task, or was settled already.
+            The task id; None if the call is not a task or is settled.
         """
         task = self._tasks.leave(slot)
         return task if task is not None and self.give_up(slot, "left") else None
 
     def ask(self, slot: PendingRequest, method: str, body: bytes) -> None:
-        """Send a question, from any thread. The slot hears of the outcome, however many requests it takes.
+        """Send a request, from any thread.
 
         Args:
-            slot: New; it is given its id here.
-            method: Such as `resources/read`.
-            body: The params without `_meta`, a JSON object.
+            slot: A new request, which receives the outcome.
+            method: Method name, such as `resources/read`.
+            body: JSON object of the params without `_meta`.
 
         Raises:
-            ConnectionLost: There is nobody to send to. The slot hears nothing then.
+            ConnectionLost: The connection is closed; `slot.deliver` is not called.
         """
         self._peer.open(slot, method)
         slot.body = body
@@ -274,22 +273,22 @@ class Client:
             raise ConnectionLost(self._lost)
 
     def turn(self) -> ReadLease | None:
-        """The right to read in the calling thread, taken before a request is sent; None where it cannot be had."""
+        """Lease the right to read in the calling thread, before a request is sent; None if unavailable."""
         return self._transport.turn()
 
     def read_directly(self, slot: PendingRequest, turn: ReadLease, seconds: float) -> None:
-        """Read in the calling thread, for some seconds, what comes for this request."""
+        """Read messages for this request in the calling thread, for at most `seconds`."""
         turn.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
 
     def _is_outcome(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
-        """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
+        """Tell whether a line is only this request's outcome or progress; anything else is handled on the loop."""
         return not slot.wants_task and self._peer.concerns(slot, line) and self.continuations.has_none(line)
 
     def give_up(self, slot: PendingRequest, reason: str) -> bool:
-        """Stop waiting for a question and tell the server, from any thread.
+        """Abandon a request and notify the server, from any thread.
 
         Returns:
-            False if it was settled already: its outcome stands.
+            False if the request was already settled.
         """
         if not self._peer.claim(slot):
             return False
@@ -300,7 +299,7 @@ class Client:
         return True
 
     def call_off(self, slot: PendingRequest, reason: str) -> None:
-        """Tell the server that nobody waits for the request last sent for this slot."""
+        """Cancel the request last sent for this slot at the server."""
         if not self._reopening.is_open and self._reopening.drop(slot.id):
             return
         if slot.method != "initialize" and not self._transport.abort(slot.id):
@@ -314,7 +313,7 @@ class Client:
         self._send(frame, "notification", None, method, self._headers_of(method))
 
     def listen(self, wanted: Mapping[str, Any]) -> ListenStream:
-        """Stateless era: subscribe, now.
+        """Stateless era: open a subscription stream.
 
         Args:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
@@ -325,7 +324,7 @@ class Client:
         return listening
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
-        """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
+        """Send a request of the negotiation. Cancelling the future abandons the request without a notification."""
         slot, future = jsonrpc.put(self.ask, method, params)
 
         def over(done: asyncio.Future[Raw]) -> None:
@@ -364,62 +363,62 @@ class Client:
         method: str,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """Where every frame goes out."""
+        """Send a frame; every outgoing frame passes here."""
         self._transport.send(OutboundMessage(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
         return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- messages from the server -------------------------------------------------------------------------------------
 
     def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
-        """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
+        """Handle an incoming message (called by the transport); messages after the end are dropped."""
         if self._lost is None:
             self._peer.receive(line, carrier)
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """One request failed in the transport (called by it)."""
+        """Fail a request that the transport could not deliver (called by the transport)."""
         slot = self._peer.slot(identifier)
         if slot is None or not isinstance(error, RpcError) or not self.continuations.remedy(slot, error):
             self._peer.fail(identifier, error)
 
     def expired(self, message: OutboundMessage) -> None:
-        """The server has forgotten our session (called by the transport)."""
+        """Recover the session that the server has lost (called by the transport)."""
         self._reopening.expired(message)
 
     def unreachable(self, reason: str) -> None:
-        """No connection could be made (called by the transport)."""
+        """Report a failed connection attempt (called by the transport)."""
         self._listener.unreachable(reason)
 
     def noise(self, text: str) -> None:
-        """Something for the log (called by the transport)."""
+        """Log a protocol violation (called by the transport)."""
         self._listener.noise(text)
 
     def stderr(self, lines: list[str]) -> None:
-        """Standard error of the server (called by the transport)."""
+        """Log standard error output (called by the transport)."""
         self._listener.stderr(lines)
 
     def lost(self, reason: str) -> None:
-        """The connection is over (called by the transport): everything in flight fails."""
+        """Fail all pending requests after the connection has ended (called by the transport)."""
         self._lost = self._lost or reason
-        self._listener.lost(reason)  # first: whoever's call fails now may call again at once
+        self._listener.lost(reason)  # first: a caller that sees its call fail may retry at once
         self._end(reason)
 
     def on_request(self, request: types.Envelope, carrier: RequestId | None) -> None:
-        """A request of the server (called by the peer)."""
+        """Handle a request from the server (called by the peer)."""
         if self.era.kind == "stateless":
             self._pushes.request(request.method or "", carrier)
         elif self._transport.queued > _MAX_UNREAD:
-            self.on_noise(f"a request of the server ({request.method}) not answered: it does not read what is sent")
+            self.on_noise(f"request {request.method} from the server not answered: the server does not read its input")
         else:
             self._serving.serve(request, carrier)
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """A notification of the server (called by the peer)."""
+        """Handle a notification (called by the peer)."""
         self._notices.hear(method, params)
 
     def on_noise(self, text: str) -> None:
-        """Something that is no message (called by the peer)."""
+        """Log a malformed message (called by the peer)."""
         self._listener.noise(text)
 
     def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
@@ -432,36 +431,36 @@ class Client:
         return slot or self._peer.slot(carrier)
 
     def _cancelled(self, identifier: int | str) -> None:
-        """The handshake era withdraws a request of the server so, the stateless era ends a subscription of ours."""
+        """Withdraw a server's request (handshake era), or end a subscription (stateless era)."""
         listening = self._listenings.find(identifier)
         if self.era.kind == "handshake":
             self._serving.withdraw(identifier)
         elif listening is not None and self._peer.claim(listening.slot):
             listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
-    # -- questions of several requests --------------------------------------------------------------------------------
+    # -- calls of several requests -------------------------------------------------------------------------------------
 
     def reassign_id(self, slot: PendingRequest) -> bool:
-        """Give a question a new id; false if nobody waits for it any more."""
+        """Assign a new id to a request; False if it is no longer pending."""
         return self._peer.reassign_id(slot)
 
     def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """End a question, if somebody still waits for it."""
+        """Fail a request, if it is still pending."""
         self._peer.fail(slot.id, error)
 
     def succeed(self, slot: PendingRequest, result: Raw) -> None:
-        """End a question well, if somebody still waits for it."""
+        """Complete a request, if it is still pending."""
         self._peer.succeed(slot.id, result)
 
     def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
-        """Send a renewed question, with further members of its params; false if nobody waits for it any more."""
+        """Send a request with a new id and more params; False if it is no longer pending."""
         if not self._peer.holds(slot):
             return False
         self._send_request(slot, extra)
         return True
 
     def send_once_more(self, message: OutboundMessage) -> None:
-        """Send a request that was not accepted, if somebody still waits for it."""
+        """Resend a rejected request, if it is still pending."""
         if self._peer.slot(message.id) is not None:
             headers = {**message.headers, **self._headers_of("")}
             try:
@@ -470,7 +469,7 @@ class Client:
                 self.undelivered(message.id or 0, error)
 
     def _renew_headers(self, slot: PendingRequest, error: RpcError) -> bool:
-        """The server takes a call's headers for wrong: its tools may have changed. Looked up and tried again, once."""
+        """Retry a call once after its headers were rejected: the tools may have changed, so they are listed again."""
         return slot.name is not None and self._rounds.mend(slot, self._look_up_headers())
 
     async def _look_up_headers(self) -> bytes:
@@ -481,7 +480,7 @@ class Client:
     # -- closing ------------------------------------------------------------------------------------------------------
 
     async def aclose(self, reason: str = "the server was stopped") -> None:
-        """End the connection; whatever is in flight fails with `ConnectionLost`."""
+        """Close the connection; pending requests fail with `ConnectionLost`."""
         self._end(reason)
         await self._transport.aclose()
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ipymcp.protocol.types import ToolDefinition
     from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.interfaces import ServerFacts
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.question_routing import QuestionRouter
-    from ipymcp.runtime.session import ServerSession
     from ipymcp.security.approvals import Approvals
     from ipymcp.security.pins import Pinning
     from ipymcp.security.rules import SavedRules, Verdict
@@ -94,7 +94,7 @@ class AccessControl:
         await self.pinning.refresh()
 
     def permit(
-        self, session: ServerSession, entry: ToolEntry, options: CallOptions, arguments: bytes
+        self, session: ServerFacts, entry: ToolEntry, options: CallOptions, arguments: bytes
     ) -> Callable[[], Coroutine[Any, Any, None]] | None:
         """Let a call pass that may be made; from any thread, at once.
 
@@ -138,7 +138,7 @@ class AccessControl:
         return msgspec.structs.replace(options, caller="model", turn=actor.turn, conversation=actor.conversation)
 
     def receiver(
-        self, session: ServerSession, entry: ToolEntry, conversation: Conversation | None
+        self, session: ServerFacts, entry: ToolEntry, conversation: Conversation | None
     ) -> Callable[[bytes | memoryview], None] | None:
         """What is to be told what a call brings; None for a tool that stays with its own data."""
         if not self.policy.is_open_world(entry, session.rights):
@@ -156,7 +156,7 @@ class AccessControl:
         actor = current_actor()
         self.received(source, actor.conversation if actor is not None else None, content)
 
-    async def examine(self, session: ServerSession, tools: list[ToolDefinition]) -> None:
+    async def examine(self, session: ServerFacts, tools: list[ToolDefinition]) -> None:
         """Look at a server's tools before anybody may call them: against their pins, and for what should not be there.
 
         Raises:

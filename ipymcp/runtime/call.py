@@ -22,6 +22,7 @@ from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import quotes_server
+from ipymcp.storage.history import CallRecord
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.jsonrpc import TaskState
     from ipymcp.protocol.types import Progress
+    from ipymcp.runtime.interfaces import CallTarget
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import ClientHandlers
-    from ipymcp.runtime.session import ServerSession
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.history import History
 
@@ -162,7 +163,7 @@ class Call(Generic[T]):
     def __init__(
         self,
         number: int,
-        session: ServerSession,
+        session: CallTarget,
         tool: str,
         arguments: bytes,
         options: CallOptions,
@@ -536,7 +537,7 @@ class Call(Generic[T]):
     def _record(self, error: McpError | None) -> None:
         result = self._slot.result
         received = 0 if result is None else memoryview(result).nbytes
-        self._services.history.add((
+        self._services.history.add(CallRecord(
             self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
             received, result, error, self._cell,
         ))  # fmt: skip

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from ipymcp.errors import CallCancelled, render_briefly
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
     from types import FrameType, TracebackType
     from typing import TypeAlias
-
-    from ipymcp.runtime.loop import BackgroundLoop
 
 
 INTERRUPTED: Final = "interrupted"
@@ -316,6 +314,28 @@ def interruptible() -> Generator[None]:
 T = TypeVar("T")
 
 
+class LoopRunner(Protocol):
+    """The background loop as the threads and tasks that wait for it use it."""
+
+    places: WaitingCallers
+
+    def run(self, coroutine: Coroutine[Any, Any, T], waiter: Waiter | None = ...) -> T:
+        """Run a coroutine on the loop, and block this thread until it ends."""
+        ...
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the loop, soon."""
+        ...
+
+    def tell(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+        """Call a function on another loop, soon."""
+        ...
+
+    def start_beat(self) -> None:
+        """Wake idle foreign loops from time to time, so that they notice an interrupt."""
+        ...
+
+
 class ThreadCalls:
     """The calls that other libraries make in threads of theirs.
 
@@ -327,7 +347,7 @@ class ThreadCalls:
         background: The loop that makes the calls.
     """
 
-    def __init__(self, background: BackgroundLoop) -> None:
+    def __init__(self, background: LoopRunner) -> None:
         self._background = background
         self._callers: WeakSet[Any] = WeakSet()
         self._waiting: dict[int, tuple[threading.Thread, Waiter, str]] = {}
@@ -447,7 +467,7 @@ class AwaitingTasks:
         background: Where what they await runs.
     """
 
-    def __init__(self, background: BackgroundLoop) -> None:
+    def __init__(self, background: LoopRunner) -> None:
         self.background = background
         self.threads = ThreadCalls(background)
         self._waits: dict[int, AwaitingTask] = {}

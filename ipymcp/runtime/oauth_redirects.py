@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.oauth.settings import LoginRequest, RedirectSource
     from ipymcp.protocol.transports.addresses import Zone
-    from ipymcp.runtime.context import RuntimeContext
-    from ipymcp.runtime.session import ServerSession
+    from ipymcp.runtime.interfaces import LoginOwner
+    from ipymcp.runtime.question_routing import QuestionRouter
 
 
 _PATH: Final = "/ipymcp/oauth/callback"
@@ -133,12 +133,12 @@ class SessionUser:
 
     Args:
         session: Whose server asks.
-        services: The host's.
+        desk: Asks the user.
     """
 
-    def __init__(self, session: ServerSession, services: RuntimeContext) -> None:
+    def __init__(self, session: LoginOwner, desk: QuestionRouter) -> None:
         self._session = session
-        self._services = services
+        self._desk = desk
 
     async def login(self, request: LoginRequest) -> str:
         """Show where to log in, and wait for the browser to come back, or for the address it ended at."""
@@ -165,7 +165,7 @@ class SessionUser:
                     arriving.cancel()
 
     async def _answer(self, question: LoginQuestion, arriving: asyncio.Future[str] | None) -> str:
-        desk = self._services.desk
+        desk = self._desk
         hint = f"%mcp start {quoted(self._session.name)}"
         if not desk.can_ask("login"):
             raise AuthError(f"wants a login at {question.domain}, and there is nobody to ask", hint=hint)

@@ -20,7 +20,7 @@ import contextlib
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -30,16 +30,19 @@ from ipymcp.protocol import listing as requests
 from ipymcp.protocol.subscriptions import announces
 from ipymcp.protocol.types import is_object
 from ipymcp.runtime.events import OffersChanged
+from ipymcp.runtime.interfaces import ServerFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
+    from typing import Any
 
     from msgspec import Raw
 
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.subscriptions import ListenStream
     from ipymcp.runtime.catalog import Catalog
-    from ipymcp.runtime.session import ServerSession
+    from ipymcp.runtime.context import Timing
+    from ipymcp.runtime.events import Event
     from ipymcp.storage.known_servers import KnownServers
 
 
@@ -65,6 +68,32 @@ class _List(msgspec.Struct):
     """Who looks while it is being read waits for the same reading."""
 
 
+class ResourceOwner(ServerFacts, Protocol):
+    """The server whose resources these are, on the background loop."""
+
+    @property
+    def timing(self) -> Timing:
+        """The host's intervals and timeouts."""
+        ...
+
+    @property
+    def offers(self) -> ResourceCache:
+        """The resources of the live connection.
+
+        Raises:
+            ServerError: The server is not ready.
+        """
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> object:
+        """Start a task on the loop."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Announce a change to the host's subscribers."""
+        ...
+
+
 class ResourceCache:
     """What one connection gives beside tools. Belongs to the loop.
 
@@ -74,7 +103,7 @@ class ResourceCache:
         known: Where what was listed is kept.
     """
 
-    def __init__(self, session: ServerSession, client: Client, known: KnownServers) -> None:
+    def __init__(self, session: ResourceOwner, client: Client, known: KnownServers) -> None:
         self._session = session
         self._known = known
         self._client = client
@@ -264,7 +293,7 @@ class Subscriptions:
         session: Their server's.
     """
 
-    def __init__(self, session: ServerSession) -> None:
+    def __init__(self, session: ResourceOwner) -> None:
         self._session = session
         self._watched: dict[str, _Watched] = {}
         self._held: set[str] = set()
@@ -274,7 +303,7 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._watched)
 
-    def move_to(self, session: ServerSession) -> Subscriptions:
+    def move_to(self, session: ResourceOwner) -> Subscriptions:
         """The server's definition has changed: they are those of its next session."""
         self._session = session
         return self

@@ -35,7 +35,7 @@ from ipymcp.errors import (
 from ipymcp.masking import mask
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.call import Call, CallOptions
-from ipymcp.runtime.connection import Connector
+from ipymcp.runtime.connection import Connector, Start
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
 from ipymcp.runtime.logs import RollingLog
@@ -99,51 +99,6 @@ def state_word(value: str) -> str:
 
 
 _WORDS = {"error": "failed", "needs_trust": "needs trust", "needs_auth": "needs login"}
-
-
-class Start:
-    """Entered for as long as a start takes.
-
-    Args:
-        places: How many may start at once.
-    """
-
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
-        self._has_place = False
-        self._clock: asyncio.Timeout | None = None
-
-    async def __aenter__(self) -> Start:
-        await self._places.acquire()
-        self._has_place = True
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._has_place:
-            self._places.release()
-
-    @contextlib.asynccontextmanager
-    async def limited(self, seconds: float) -> AsyncGenerator[None]:
-        """Raise `TimeoutError` when these seconds have passed, those of a login not counted."""
-        async with asyncio.timeout(seconds) as self._clock:
-            yield
-        self._clock = None
-
-    @contextlib.asynccontextmanager
-    async def paused(self) -> AsyncGenerator[None]:
-        """While the user logs in: others may start, and no time passes."""
-        loop, clock = asyncio.get_running_loop(), self._clock
-        end = clock.when() if clock is not None else None
-        left = end - loop.time() if end is not None else None
-        if clock is not None and left is not None:
-            clock.reschedule(None)
-        self._has_place = False
-        self._places.release()
-        yield
-        await self._places.acquire()
-        self._has_place = True
-        if clock is not None and left is not None:
-            clock.reschedule(loop.time() + left)
 
 
 async def watch_health(session: ServerSession, link: Connection, timing: Timing) -> None:

@@ -15,13 +15,18 @@ from ipymcp.storage.secrets import is_password
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.questions import UserInterface
     from ipymcp.runtime.context import RuntimeContext
-    from ipymcp.runtime.session import ServerSession, Start
+    from ipymcp.runtime.interfaces import ServerFacts
+
+    Pause = Callable[[], AbstractAsyncContextManager[None]]
 
 
-async def expanded_now(session: ServerSession, start: Start, services: RuntimeContext) -> ServerDefinition:
+async def expanded_now(session: ServerFacts, pause: Pause, services: RuntimeContext) -> ServerDefinition:
     """The session's definition with the values that its variables have now. The user is asked for inputs, once.
 
     Raises:
@@ -38,7 +43,7 @@ async def expanded_now(session: ServerSession, start: Start, services: RuntimeCo
     found = references(definition)
     inputs = list(dict.fromkeys(one.name for one in found if one.kind == "input" and one.name in definition.inputs))
     if inputs:
-        await _ask(session, inputs, start, services)
+        await _ask(session, inputs, pause, services)
     found_out = {name: services.store.inputs.given(definition, name) for name in inputs}
     given = {name: value for name, value in found_out.items() if value is not None}
     lookup = Lookup(services.folder, lambda name: services.store.secrets.get(name), given)
@@ -51,7 +56,7 @@ async def expanded_now(session: ServerSession, start: Start, services: RuntimeCo
     return expanded
 
 
-async def _ask(session: ServerSession, inputs: list[str], start: Start, services: RuntimeContext) -> None:
+async def _ask(session: ServerFacts, inputs: list[str], pause: Pause, services: RuntimeContext) -> None:
     """Have the user give what has not been given yet; where nobody can be asked, what has a default is that."""
     definition, known = session.definition, services.store.inputs
 
@@ -75,7 +80,7 @@ async def _ask(session: ServerSession, inputs: list[str], start: Start, services
     if not missing():
         pass
     elif services.desk.can_ask("secret"):
-        async with start.paused():
+        async with pause():
             await services.desk.ask("secret", fill, CANCELLED)
     else:
         for name in missing():
@@ -85,7 +90,7 @@ async def _ask(session: ServerSession, inputs: list[str], start: Start, services
     await _keep(session, [name for name in passwords if name not in missing()], services)
 
 
-async def _recall(session: ServerSession, names: Iterable[str], services: RuntimeContext) -> None:
+async def _recall(session: ServerFacts, names: Iterable[str], services: RuntimeContext) -> None:
     """Take the passwords that are kept for this definition."""
     for name in names:
         try:
@@ -96,7 +101,7 @@ async def _recall(session: ServerSession, names: Iterable[str], services: Runtim
             session.log.add("host", "warning", f"what was kept as input:{name} cannot be read: {error.message}")
 
 
-async def _keep(session: ServerSession, names: Iterable[str], services: RuntimeContext) -> None:
+async def _keep(session: ServerFacts, names: Iterable[str], services: RuntimeContext) -> None:
     """Keep passwords for the next kernel."""
     for name in names:
         try:
@@ -131,7 +136,7 @@ def _check(definition: ServerDefinition) -> None:
         if definition.url is not None:
             parse_address(definition.url)
     except ConfigError as error:
-        message = f"{where('url')}: with its variables replaced it is no address of an HTTP server"
+        message = f"{where('url')}: with its variables replaced it is not the address of an HTTP server"
         raise ConfigError(message, hint=error.hint) from None
     try:
         checked_headers(definition.headers)

@@ -219,7 +219,7 @@ async def test_a_stream_that_cannot_be_taken_up_fails_its_call() -> None:
         transport.send(request(1))
         with pytest.raises(ConnectionLost) as caught:
             await recorder.answer(1)
-        assert caught.value.message == "the server's stream ended before the answer"
+        assert caught.value.message == "the server's stream ended before the response"
 
 
 async def test_a_stream_of_the_stateless_era_is_never_resumed() -> None:

@@ -213,7 +213,7 @@ def test_why_a_server_cannot_be_loaded_is_said_in_two_lines(site: Site) -> None:
             "  check the URL's path; servers often answer at /mcp, older ones at /sse",
         ],
         f"{site.origin}/html": [
-            "ProtocolError: docs: the server answered with text/html rather than MCP: Welcome",
+            "ProtocolError: docs: the server answered with text/html instead of MCP: Welcome",
             "  check the URL; a web page, a login or a proxy may have answered",
         ],
         f"{site.origin}/broken": [
@@ -225,7 +225,7 @@ def test_why_a_server_cannot_be_loaded_is_said_in_two_lines(site: Site) -> None:
             "  %mcp logs docs · %mcp restart docs",
         ],
         "ftp://host/mcp": [
-            "ConfigError: script: docs.url: 'ftp://host/mcp' is no address of an HTTP server",
+            "ConfigError: script: docs.url: 'ftp://host/mcp' is not the address of an HTTP server",
             "  http://…, https://… or unix:///path/to.sock:/mcp",
         ],
     }

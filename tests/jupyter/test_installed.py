@@ -17,7 +17,7 @@ from tests.environments import ROOT, environment
 from tests.kernels import private_environment
 
 LAB = ROOT / "ipymcp" / "labextension"
-STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
+STATIC = ROOT / "ipymcp" / "panel" / "static"
 WHERE_LAB_LOOKS = "data/share/jupyter/labextensions/ipymcp"
 
 
@@ -52,7 +52,7 @@ def test_an_sdist_has_the_front_ends_source_and_nothing_that_was_made(sdist: Pat
     for name in ("src/cell.ts", "src/lab/index.ts", "tests/build.test.ts", "build.mjs", "package-lock.json", ".npmrc"):
         assert (sdist / "labextension" / name).is_file(), name
     assert below(sdist / "ipymcp" / "labextension") == below(LAB)
-    assert below(sdist / "ipymcp" / "notebook" / "panel" / "static") == below(STATIC)
+    assert below(sdist / "ipymcp" / "panel" / "static") == below(STATIC)
     made = {"node_modules", "__pycache__", ".envs", ".venv", "lib"}
     assert not [path for path in below(sdist) if made & set(path.parts)]
 

@@ -1,4 +1,4 @@
-"""An `UserInterface` for tests of the desk: there, or not there."""
+"""A `UserInterface` that gives fixed answers, or cannot ask at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipymcp.interaction.questions import ElicitationAnswer, FormQuestion, LoginQ
 
 
 @dataclass
-class Asker:
+class ScriptedInterface:
     present: bool = True
 
     def can_ask(self) -> bool:

@@ -25,7 +25,7 @@ from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
 from ipymcp.runtime.host import Host
 from tests.config_files import read
-from tests.unit.scripted_interface import Asker
+from tests.unit.scripted_interface import ScriptedInterface
 
 pytestmark = pytest.mark.posix
 
@@ -49,7 +49,7 @@ def host(home: Path) -> Iterator[Host]:
     host.close()
 
 
-class Reader(Asker):
+class Reader(ScriptedInterface):
     """Is shown questions whether servers may run, and answers all of them the same way."""
 
     def __init__(self, answer: TrustAnswer) -> None:
@@ -138,7 +138,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     target.write_text('{"mcpServers": {}}')
     link.symlink_to(target)
     assert refused(edit, link, put, private=True) == (
-        f"{link}: cannot be written: it is a link, and ipymcp writes through none",
+        f"{link}: cannot be written: it is a link, which ipymcp does not write to",
         "remove it, or change what it leads to",
     )
     assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'

@@ -119,12 +119,12 @@ def test_designated_parameters_are_mirrored_and_others_are_not() -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (schema(a=text("")), "x-mcp-header '' of a is no header name"),
-        (schema(a=text("My Region")), "x-mcp-header 'My Region' of a is no header name"),
-        (schema(a=text("Region\t1")), "x-mcp-header 'Region\\t1' of a is no header name"),
-        (schema(a={"type": "string", "x-mcp-header": 5}), "x-mcp-header 5 of a is no header name"),
-        (schema(a=text(type="number")), "x-mcp-header 'Region' of a, which is no string, integer or boolean"),
-        (schema(a=text(type=["string"])), "x-mcp-header 'Region' of a, which is no string, integer or boolean"),
+        (schema(a=text("")), "x-mcp-header '' of a is not a valid header name"),
+        (schema(a=text("My Region")), "x-mcp-header 'My Region' of a is not a valid header name"),
+        (schema(a=text("Region\t1")), "x-mcp-header 'Region\\t1' of a is not a valid header name"),
+        (schema(a={"type": "string", "x-mcp-header": 5}), "x-mcp-header 5 of a is not a valid header name"),
+        (schema(a=text(type="number")), "x-mcp-header 'Region' of a, which is not a string, integer or boolean"),
+        (schema(a=text(type=["string"])), "x-mcp-header 'Region' of a, which is not a string, integer or boolean"),
         (schema(a=text("MyField"), b=text("myfield")), None),
         (schema(a={"type": "array", "items": text()}), None),
         (schema(a={"anyOf": [text()]}), None),

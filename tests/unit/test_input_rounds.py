@@ -12,7 +12,7 @@ from msgspec import Raw
 from ipymcp.errors import RpcError
 from ipymcp.protocol.input_rounds import ResponseInterceptors
 from ipymcp.protocol.jsonrpc import Clocks, PendingRequest
-from ipymcp.protocol.server_requests import MAX_ASKED, RequestAnswers
+from ipymcp.protocol.server_requests import MAX_CONCURRENT_REQUESTS, RequestAnswers
 from tests.clients import EVERYTHING, NoAnswers, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
@@ -82,17 +82,17 @@ def test_who_offers_nothing_refuses_everything() -> None:
 
 def test_room_is_taken_and_given_back() -> None:
     answers = RequestAnswers(Person(), Clocks())
-    answers.reserve(MAX_ASKED)
+    answers.reserve(MAX_CONCURRENT_REQUESTS)
     with pytest.raises(RpcError) as caught:
         answers.reserve()
     assert (caught.value.code, caught.value.message) == (
         -32000,
-        "this host answers 32 requests at a time; ask again later",
+        "this host handles 32 requests at a time; try later",
     )
-    answers.release(MAX_ASKED)
+    answers.release(MAX_CONCURRENT_REQUESTS)
     with pytest.raises(RpcError):
-        answers.reserve(MAX_ASKED + 1)
-    answers.reserve(MAX_ASKED)
+        answers.reserve(MAX_CONCURRENT_REQUESTS + 1)
+    answers.reserve(MAX_CONCURRENT_REQUESTS)
 
 
 def test_what_to_declare_is_asked_again_only_when_told() -> None:

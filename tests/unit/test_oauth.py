@@ -119,7 +119,7 @@ def test_no_login_without_pkce_or_without_a_page() -> None:
     assert caught.value.message == "cannot log in: auth.example does not say that it supports PKCE with S256"
     with pytest.raises(AuthError) as caught:
         granter(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
-    assert caught.value.message == "cannot log in: auth.example has no page where users log in"
+    assert caught.value.message == "cannot log in: auth.example has no login page"
 
 
 CALLBACK = "http://127.0.0.1:1/callback"
@@ -136,11 +136,11 @@ CALLBACK = "http://127.0.0.1:1/callback"
         ("?code=c&state=s", "the answer does not say that it comes from auth.example, which always does"),
         (
             "?code=c&state=t&iss=https://auth.example",
-            "the answer belongs to another login than this one at auth.example",
+            "the answer belongs to another login at auth.example",
         ),
-        ("?code=c&iss=https://auth.example", "the answer belongs to another login than this one at auth.example"),
-        ("?state=s&iss=https://auth.example", "the answer of auth.example holds no code"),
-        ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example gives a parameter twice"),
+        ("?code=c&iss=https://auth.example", "the answer belongs to another login at auth.example"),
+        ("?state=s&iss=https://auth.example", "the answer of auth.example contains no code"),
+        ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example repeats a parameter"),
         (
             "?error=access_denied&state=s&iss=https://auth.example",
             "the login at auth.example was refused (access_denied)",
@@ -164,7 +164,7 @@ def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: 
 def test_an_address_from_elsewhere_is_no_answer(place: str) -> None:
     with pytest.raises(AuthError) as caught:
         granter().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
-    assert caught.value.message == "the address is not the one that a login at auth.example ends at"
+    assert caught.value.message == "this is not the address that a login at auth.example ends at"
 
 
 def test_a_pasted_address_may_have_blanks_around_it() -> None:
@@ -226,7 +226,7 @@ def test_a_key_that_is_none_is_said_without_showing_it() -> None:
         ask(Site(), Registration("id", "private_key_jwt"), OAuthSettings(private_key="not-really-a-key"))
     assert caught.value.message.startswith("cannot log in: the private key cannot sign (")
     assert "not-really" not in str(caught.value)
-    assert caught.value.hint == "private_key is a PEM text without a password; signing_algorithm has to suit it"
+    assert caught.value.hint == "private_key is a PEM text without a password; signing_algorithm must match it"
 
 
 def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
@@ -245,19 +245,21 @@ def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", [], 500, 302])
 def test_what_is_no_answer_of_a_token_endpoint_is_said(answer: Any) -> None:
-    with pytest.raises(AuthError, match=r"auth.example answered the token request with HTTP \d+ and no reason"):
+    with pytest.raises(
+        AuthError, match=r"auth.example answered the token request with HTTP \d+ without a readable reason"
+    ):
         ask(Site(answers={SERVER.token_endpoint: answer}), CLIENT)
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({}, "auth.example gave no token that can be used"),
-        ({"access_token": "two\nlines"}, "auth.example gave no token that can be used"),
-        ({"access_token": ""}, "auth.example gave no token that can be used"),
+        ({}, "auth.example returned no usable token"),
+        ({"access_token": "two\nlines"}, "auth.example returned no usable token"),
+        ({"access_token": ""}, "auth.example returned no usable token"),
         (
             {"access_token": "t", "token_type": "DPoP"},
-            "auth.example gave a token of the type 'DPoP', which ipymcp does not know",
+            "auth.example returned a token of the unknown type 'DPoP'",
         ),
     ],
 )

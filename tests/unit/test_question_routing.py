@@ -11,7 +11,7 @@ import pytest
 from ipymcp.runtime.interrupts import Waiter, WaitingCaller
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.question_routing import CallerGone, QuestionRouter
-from tests.unit.scripted_interface import Asker
+from tests.unit.scripted_interface import ScriptedInterface
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def loop() -> Iterator[BackgroundLoop]:
 
 
 @pytest.fixture
-def desk(loop: BackgroundLoop) -> QuestionRouter:
-    desk = QuestionRouter(loop.places)
-    desk.interaction = Asker()
-    return desk
+def router(loop: BackgroundLoop) -> QuestionRouter:
+    router = QuestionRouter(loop.places)
+    router.interaction = ScriptedInterface()
+    return router
 
 
 class Waiting:
@@ -52,35 +52,35 @@ def here(_: object) -> threading.Thread:
     return threading.current_thread()
 
 
-def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, desk: QuestionRouter) -> None:
-    future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None), loop.loop)
+def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, router: QuestionRouter) -> None:
+    future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None), loop.loop)
     assert future.result(10) is None
 
 
-def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, desk: QuestionRouter) -> None:
-    desk.interaction = Asker(present=False)
-    assert loop.run(desk.ask("form", here, None)) is None
-    desk.interaction = None
-    assert loop.run(desk.ask("form", here, None)) is None
+def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, router: QuestionRouter) -> None:
+    router.interaction = ScriptedInterface(present=False)
+    assert loop.run(router.ask("form", here, None)) is None
+    router.interaction = None
+    assert loop.run(router.ask("form", here, None)) is None
 
 
-def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, desk: QuestionRouter) -> None:
+def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, router: QuestionRouter) -> None:
     call = object()
     first, own = Waiting(loop), Waiting(loop, call)
     try:
-        assert loop.run(desk.ask("form", here, None, call)) is own.thread
+        assert loop.run(router.ask("form", here, None, call)) is own.thread
     finally:
         first.release()
         own.release()
 
 
 def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest_waiting(
-    loop: BackgroundLoop, desk: QuestionRouter
+    loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     first, second = Waiting(loop), Waiting(loop)
     try:
-        assert loop.run(desk.ask("form", here, None)) is threading.main_thread()
-        future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None, object()), loop.loop)
+        assert loop.run(router.ask("form", here, None)) is threading.main_thread()
+        future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None, object()), loop.loop)
         assert future.result(10) is first.thread
     finally:
         first.release()
@@ -88,24 +88,24 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
 
 
 def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(
-    loop: BackgroundLoop, desk: QuestionRouter
+    loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     with loop.places.blocked(Waiter()):  # in the midst of which it runs something that asks
-        assert loop.run(desk.ask("form", here, None)) is threading.main_thread()
+        assert loop.run(router.ask("form", here, None)) is threading.main_thread()
 
 
 def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
-    loop: BackgroundLoop, desk: QuestionRouter
+    loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     waiter, entered = Waiter(), threading.Event()
     with loop.places.blocked(waiter):
-        future = asyncio.run_coroutine_threadsafe(desk.ask("form", here, None), loop.loop)
+        future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None), loop.loop)
         loop.call(entered.set)
         entered.wait()
     assert future.result(10) is None
 
 
-def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: QuestionRouter) -> None:
+def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, router: QuestionRouter) -> None:
     threads = [Waiting(loop) for _ in range(3)]
     busy = threading.Lock()
 
@@ -117,7 +117,7 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, desk: QuestionRou
         return taken
 
     async def all_at_once() -> list[bool | None]:
-        return await asyncio.gather(*(desk.ask("form", alone, None, object()) for _ in range(6)))
+        return await asyncio.gather(*(router.ask("form", alone, None, object()) for _ in range(6)))
 
     try:
         future = asyncio.run_coroutine_threadsafe(all_at_once(), loop.loop)
@@ -135,41 +135,41 @@ class Interrupted:
 
 
 def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(
-    loop: BackgroundLoop, desk: QuestionRouter
+    loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
-    desk.forms = Interrupted()
-    assert loop.run(desk.ask("form", here, None)) is None
+    router.forms = Interrupted()
+    assert loop.run(router.ask("form", here, None)) is None
 
 
-def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, desk: QuestionRouter) -> None:
+def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, router: QuestionRouter) -> None:
     def fail(_: object) -> None:
         raise KeyError("no such widget")
 
     with pytest.raises(KeyError, match="no such widget"):
-        loop.run(desk.ask("form", fail, None))
+        loop.run(router.ask("form", fail, None))
 
 
-async def _asked_while_awaiting(loop: BackgroundLoop, desk: QuestionRouter) -> tuple[threading.Thread | None, bool]:
+async def _asked_while_awaiting(loop: BackgroundLoop, router: QuestionRouter) -> tuple[threading.Thread | None, bool]:
     mine = asyncio.get_running_loop()
 
     def where(_: object) -> tuple[threading.Thread, bool]:
         return threading.current_thread(), asyncio.get_running_loop() is mine
 
-    return await loop.arun(desk.ask("form", where, (None, False)))
+    return await loop.arun(router.ask("form", where, (None, False)))
 
 
-def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, desk: QuestionRouter) -> None:
-    assert asyncio.run(_asked_while_awaiting(loop, desk)) == (threading.main_thread(), True)
+def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, router: QuestionRouter) -> None:
+    assert asyncio.run(_asked_while_awaiting(loop, router)) == (threading.main_thread(), True)
 
 
 def test_an_interrupt_of_a_question_in_an_awaiting_task_cancels_the_task_and_not_the_loop(
-    loop: BackgroundLoop, desk: QuestionRouter
+    loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
     async def cell() -> str:
-        task = asyncio.ensure_future(loop.arun(desk.ask("form", interrupt, None)))
+        task = asyncio.ensure_future(loop.arun(router.ask("form", interrupt, None)))
         try:
             await task
         except asyncio.CancelledError:

@@ -108,7 +108,7 @@ def _answered(request: MagicRequest, asker: ModelChat, wanted: AskRequest, shape
         return request.mcp._loop.run(asker.ask(wanted))
     from ipymcp.notebook.live_answer import CellOutput
 
-    audience = CellOutput(request.extension, as_markdown=shape == "markdown")
+    audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
     try:
         answer = request.mcp._loop.run(asker.ask(wanted, audience))
     except BaseException as error:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ipymcp.api.namespace import Mcp
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.display import PanelDisplay
     from ipymcp.notebook.line_syntax import Word
+    from ipymcp.notebook.settings import IPyMCP
 
 
 MODULES = {
@@ -68,7 +69,9 @@ def command(word: str) -> Command:
     return commands[word]
 
 
-def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+def run(
+    ip: Any, settings: IPyMCP, display: PanelDisplay, text: str, cell: str | None, local_ns: Mapping[str, Any]
+) -> Any:
     """Run one line.
 
     Raises:
@@ -77,7 +80,7 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
     """
     shown = f"{'%%' if cell is not None else '%'}mcp {text}".rstrip()
     try:
-        return _run(extension, text, cell, local_ns)
+        return _run(ip, settings, display, text, cell, local_ns)
     except LineError as error:
         raise UsageError(visible(_pointed(text, shown, error))) from None
     except (McpError, KeyboardInterrupt) as error:
@@ -85,13 +88,14 @@ def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str
         raise
 
 
-def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+def _run(
+    ip: Any, settings: IPyMCP, display: PanelDisplay, text: str, cell: str | None, local_ns: Mapping[str, Any]
+) -> Any:
     from ipymcp.notebook.progress import CellPresenter, say
 
     mcp = ipymcp.host()
-    settings = extension.settings
     if mcp._host.presenter is None:
-        mcp._host.presenter = CellPresenter(extension.ip, settings)
+        mcp._host.presenter = CellPresenter(ip, settings)
     first, _, following = text.strip().partition(" ")
     prose = ""
     if first in MODULES and command(first).takes_text and cell is None:
@@ -122,8 +126,8 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
-    namespaces = (local_ns, extension.ip.user_ns)
-    request = MagicRequest(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces, prose)
+    namespaces = (local_ns, ip.user_ns)
+    request = MagicRequest(word, rest, parsed, line, cell, mcp, display, ip, settings, namespaces, prose)
     result = known.run(request)
     return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
 

@@ -326,12 +326,9 @@ Voilà it is "run" unless you say otherwise. A saved notebook keeps a table of t
 def _panel(request: MagicRequest) -> None:
     from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 
-    from ipymcp.notebook.display import card, panel
-
-    names = request.names
-    extension = request.extension
-    shown, metadata = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
-    display(shown, metadata=metadata, raw=True)
+    names, shown = request.names, request.display
+    bundle, metadata = shown.card(request.mcp.servers[names[0]]) if names else shown.panel()
+    display(bundle, metadata=metadata, raw=True)
 
 
 _PANEL_COMMANDS = {"panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _PANEL_HELP, _panel)}

@@ -1,4 +1,4 @@
-"""One login in the browser: the page, the redirect back (RFC 8252 section 7.3), the code."""
+"""A login in the browser: the login page, the redirect back (RFC 8252 section 7.3), and the code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNKNOWN = "No login of this notebook is waiting for this address."
 
 
 class LoopbackRedirect:
-    """A listener on this machine that takes one redirect and answers it with a page that says nothing but that."""
+    """A local listener that receives one redirect and responds with a page without content."""
 
     def __init__(self, uri: str, state: str) -> None:
         self.uri = uri
@@ -51,12 +51,12 @@ class LoopbackRedirect:
 
     @classmethod
     async def open(cls, state: str, known: Sequence[str] = (), uri: str | None = None) -> LoopbackRedirect:
-        """Listen.
+        """Start to listen.
 
         Args:
-            state: The `state` to wait for.
-            known: Redirect URIs that are registered already; the first whose port is free is taken.
-            uri: The configured one. Without a port it stands for any free port (RFC 8252).
+            state: The expected `state`.
+            known: Registered redirect URIs; the first whose port is free is used.
+            uri: The configured redirect URI. Without a port it stands for any free port (RFC 8252).
 
         Raises:
             AuthError: The configured port is not free.
@@ -65,8 +65,8 @@ class LoopbackRedirect:
             try:
                 return await cls._listening(uri, state)
             except OSError as error:
-                message = f"cannot log in: nothing can listen on {uri} ({error.strerror or error})"
-                raise AuthError(message, hint="end what uses that port, or change redirect_uri") from error
+                message = f"cannot log in: cannot listen on {uri} ({error.strerror or error})"
+                raise AuthError(message, hint="free that port, or change redirect_uri") from error
         pattern = uri or _ANY_PORT
         for candidate in known:
             if _is_variant(candidate, pattern):
@@ -87,11 +87,11 @@ class LoopbackRedirect:
         return redirect
 
     async def received(self) -> str:
-        """Wait for the redirect; the redirected address in full."""
+        """Wait for the redirect and return its full URL."""
         return await asyncio.shield(self._address)
 
     async def aclose(self) -> None:
-        """Close the listener and what is connected to it."""
+        """Close the listener and its connections."""
         self._address.cancel()
         if self._server is not None:
             self._server.close()
@@ -106,7 +106,7 @@ class LoopbackRedirect:
                 writer.write(self._page(head))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever that was, it was not the browser coming back
+            pass  # not the browser's redirect
         finally:
             self._connections.discard(writer)
             writer.close()
@@ -133,7 +133,7 @@ class LoopbackRedirect:
 
 
 def _is_variant(candidate: str, pattern: str) -> bool:
-    """Whether a registered redirect URI is the one without a port, at some port."""
+    """Tell whether a registered redirect URI equals the pattern plus a port."""
     try:
         parts, wanted = urlsplit(candidate), urlsplit(pattern)
         return parts.port is not None and wanted == parts._replace(netloc=parts.netloc.rpartition(":")[0])
@@ -145,14 +145,14 @@ _FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
 
 
 class Login:
-    """Logs a person in.
+    """Logs a user in.
 
     Args:
-        web: The network.
-        settings: What is configured.
-        store: Where registrations are kept.
-        user: Who logs in.
-        open_redirect: Where redirects arrive, in place of a listener on this machine.
+        web: Sends requests.
+        settings: The configuration of the login.
+        store: Stores registrations.
+        user: The user who logs in.
+        open_redirect: Receives redirects instead of a listener on this machine.
     """
 
     def __init__(
@@ -176,9 +176,9 @@ class Login:
 
         Args:
             server: The authorization server.
-            granter: Gets its tokens.
-            client: The configured client, if there is one.
-            scopes: What to ask for.
+            granter: Requests its tokens.
+            client: The configured client, if any.
+            scopes: The scopes to request.
 
         Raises:
             AuthError: The login was refused or failed.
@@ -208,7 +208,7 @@ class Login:
                 return await granter.exchange(asked, client, code)
             except (AuthError, asyncio.CancelledError) as error:
                 if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
-                    # It may have forgotten the client, and then only its own page says so, to the user.
+                    # The server may have forgotten the client, which only its page would show to the user.
                     await self._store.forget_registration(server.issuer, uri)
                 raise
         finally:
@@ -216,7 +216,7 @@ class Login:
                 await redirect.aclose()
 
     async def _redirect(self, state: str, known: Sequence[str]) -> RedirectSource | None:
-        """Where the redirect will arrive; None where only the user will see it."""
+        """Open the receiver for the redirect; None if only the user will see the redirected URL."""
         if self._open_redirect is not None:
             return await self._open_redirect(state, known)
         uri = self._settings.redirect_uri

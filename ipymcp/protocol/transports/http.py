@@ -1,7 +1,7 @@
-"""Streamable HTTP: a POST for each message, answered by JSON or by a stream of events.
+"""Streamable HTTP: a POST for each message, whose response is JSON or an event stream.
 
-In the handshake era the server may keep a session, may speak of its own accord on a GET stream, and may let a stream
-that was cut be resumed. In the stateless era there is nothing beside the POSTs, and closing one cancels it.
+In the handshake era the server may keep a session, send messages on a GET stream, and resume broken streams. In the
+stateless era there are only POSTs, and closing one cancels it.
 
 Source: MCP 2025-11-25 transports (Streamable HTTP); 2026-07-28 transports/streamable-http.
 """
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
 
 _LASTING = frozenset({"ping", "server/discover", "subscriptions/listen"})
-"""Requests that take no turn among the calls: they last, or must not wait for those that do."""
+"""Requests exempt from the concurrency limit, because they are long-lived or must not wait."""
 _SESSION = "Mcp-Session-Id"
 _EVENTS = "text/event-stream"
 _CLOSE_TIMEOUT = 2.0
-"""Seconds for the server to hear that the session ends."""
+"""Seconds to tell the server that the session ends."""
 _MAX_RESUMPTIONS = 3
-"""Attempts in a row that fail before a stream that was cut is given up."""
+"""Consecutive failed attempts after which a broken stream is given up."""
 _LONG_LIFE = 5.0
-"""Seconds after which the end of a GET stream that said nothing is no sign of trouble."""
+"""A GET stream that lasted this many seconds did not fail, even without events."""
 
 
 class _Cut(NamedTuple):
-    """The stream of an answer ended before the answer, and can be resumed."""
+    """A response stream that ended early and can be resumed."""
 
     cursor: Cursor
     error: McpError
 
 
 class StreamableHttpTransport(RemoteTransport):
-    """A server that answers each POST; arguments as `RemoteTransport`."""
+    """Transport for a server that responds to each POST; see `RemoteTransport` for the arguments."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
         super().__init__(url, headers=headers, authorizer=authorizer, limit=limit)
         self._session: str | None = None
         self._session_headers: Mapping[str, str] = {}
-        """What the last message of this session carried for the version."""
+        """Headers with the protocol version of the session."""
         self._is_expired = False
-        """Whether the server has forgotten the session and no new one is open."""
+        """Whether the server has lost the session and no new one is open."""
         self._listening: asyncio.Task[None] | None = None
 
     async def open(self, receiver: Receiver) -> None:
-        """Make ready; the first message connects."""
+        """Prepare the connection; the first message connects."""
         self._receiver = receiver
         self._events = EventReader(receiver, self._limit, self._outbox)
         await self._link.open(receiver)
@@ -66,7 +66,7 @@ class StreamableHttpTransport(RemoteTransport):
     # -- one message --------------------------------------------------------------------------------------------------
 
     async def _deliver(self, post: QueuedPost) -> McpError | None:
-        """Deliver a message and its answer; what to say to whoever still waits afterwards."""
+        """Deliver a message and its response; return the error for a request that is still pending then."""
         message = post.message
         if message.kind == "request" and message.method not in _LASTING:
             async with self._turns:
@@ -99,7 +99,7 @@ class StreamableHttpTransport(RemoteTransport):
                 self._forget_session()
 
     async def _hear(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
-        """A message was accepted; deliver what it is answered with."""
+        """Handle an accepted message: deliver its response."""
         message = post.message
         self._outbox.written(post)
         if message.method == "initialize":
@@ -114,11 +114,11 @@ class StreamableHttpTransport(RemoteTransport):
             return await self._hear_events(post, answer)
         body = await answer.read(self._limit)
         if not body:
-            return CallError(f"the server answered HTTP {answer.phrase} and nothing else", hint="a fault of the server")
+            return CallError(f"the server sent an empty HTTP response ({answer.phrase})", hint="a fault of the server")
         if answer.media_type != "application/json" and body[:64].lstrip()[:1] not in (b"{", b"["):
             return http_errors.no_message(answer.media_type, body[: http_errors.BEGINNING])
         self._receiver.message(body, message.id)
-        return CallError("the server's answer is none to this request", hint="a fault of the server; its log has it")
+        return CallError("the response does not answer this request", hint="a fault of the server; see its log")
 
     async def _hear_events(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
         cursor = Cursor()
@@ -127,13 +127,13 @@ class StreamableHttpTransport(RemoteTransport):
         except ConnectionLost as failure:
             error = failure
         else:
-            error = ConnectionLost("the server's stream ended before the answer", hint="a fault of the server")
+            error = ConnectionLost("the server's stream ended before the response", hint="a fault of the server")
         if post.is_answered:
             return None
         return _Cut(cursor, error) if cursor.last_id and not post.can_be_aborted else error
 
     async def _resume(self, post: QueuedPost, cut: _Cut) -> McpError | None:
-        """Handshake era: take up the stream of an answer where it was cut (2025-11-25, resumability)."""
+        """Handshake era: resume a broken response stream (2025-11-25, resumability)."""
         cursor = cut.cursor
         while cursor.failures < _MAX_RESUMPTIONS:
             await asyncio.sleep(cursor.pause)
@@ -165,14 +165,14 @@ class StreamableHttpTransport(RemoteTransport):
             self._listening.cancel()
 
     def _listen(self, headers: Mapping[str, str]) -> None:
-        """Hear what the server says of its own accord, from now on."""
+        """Start to read messages that the server sends outside of responses."""
         if self._listening is not None:
             self._listening.cancel()
         self._session_headers = headers
         self._listening = self._outbox.spawn(self._hear_server(headers))
 
     async def _hear_server(self, headers: Mapping[str, str]) -> None:
-        """Hold a GET stream, as long as the server offers one."""
+        """Keep a GET stream open as long as the server offers one."""
         cursor = Cursor()
         loop = asyncio.get_running_loop()
         while True:
@@ -180,20 +180,20 @@ class StreamableHttpTransport(RemoteTransport):
             try:
                 async with self._open_stream(headers, cursor) as answer:
                     if 400 <= answer.status < 500 and answer.status != 429:
-                        return  # it offers none (405), or the session is over, which the next message finds out
+                        return  # no stream is offered (405), or the session is lost, which the next message detects
                     if answer.status == 200 and answer.media_type == _EVENTS:
                         await self._events.read(answer, cursor)
             except ConnectionLost:
                 pass
             except McpError as error:
-                self._receiver.noise(f"the server is heard only when asked: {error.message}")
+                self._receiver.noise(f"notifications from the server are unavailable: {error.message}")
                 return
             was_of_use = cursor.events > events or loop.time() - begun > _LONG_LIFE
             cursor.failures = 0 if was_of_use else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
     async def _say_goodbye(self) -> None:
-        """Let the server know, if it has a session of ours; it may refuse, and it may be gone."""
+        """Ask the server to end the session; errors are ignored."""
         session, self._session = self._session, None
         if session is None:
             return

@@ -1,0 +1,63 @@
+"""The parts of a server's session that its collaborators use, so that none of them needs the whole session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.errors import McpError
+    from ipymcp.protocol.client import Client
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.logs import RollingLog
+    from ipymcp.security.rules import ServerGrants
+
+
+class ServerFacts(Protocol):
+    """A configured server: its definition, rights and log, and the connection while there is one."""
+
+    name: str
+    definition: ServerDefinition
+    digest: str
+    """The digest of the definition."""
+    rights: ServerGrants
+    log: RollingLog
+    client: Client | None
+    catalog: Catalog
+
+    def explain(self, error: McpError) -> McpError:
+        """The error with the server's name and, where the server is to blame, its last lines of standard error."""
+        ...
+
+
+class CallTarget(ServerFacts, Protocol):
+    """A server as its calls use it, from any thread."""
+
+    calls: int
+    """The number of calls so far."""
+
+    def require(self) -> Client:
+        """The live connection.
+
+        Raises:
+            ServerError: The server is not ready.
+        """
+        ...
+
+    async def settled(self) -> None:
+        """Wait until the server is ready, has failed, or was stopped."""
+        ...
+
+    def answered(self, error: McpError | None) -> None:
+        """Take note that a call has ended, with a result or this error."""
+        ...
+
+
+class LoginOwner(ServerFacts, Protocol):
+    """A server as the login of its user uses it."""
+
+    def logging_in(self, domain: str) -> AbstractAsyncContextManager[None]:
+        """Stop the clocks of everything that waits for the server while the user is asked to log in."""
+        ...
