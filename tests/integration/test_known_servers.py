@@ -23,7 +23,7 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.servers.oauth_server import Behaviour, running
 
-AT_ONCE = msgspec.structs.replace(QUICK, get_to_know=0.0)
+AT_ONCE = msgspec.structs.replace(QUICK, prefetch_delay=0.0)
 
 
 @contextmanager
