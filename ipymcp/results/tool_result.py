@@ -273,6 +273,17 @@ def _rebuild(
     return ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
 
 
+def model_text(result: ToolResult) -> str:
+    """The structured content or the text of a result, without escapes that could hide characters from the user."""
+    structured = result._structured
+    if structured is None:
+        return "\n".join(str(part) for part in result.content if not isinstance(part, Image))
+    if result._wraps_result:
+        return result.data if isinstance(result.data, str) else types.encode(result.data).decode()
+    raw = bytes(structured)
+    return (types.encode(types.loads(raw)) if b"\\u" in raw else raw).decode("utf-8", "replace")
+
+
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
     """Whether both are the same JSON, however it is spaced."""
     if mine is None or theirs is None:

@@ -507,9 +507,7 @@ def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
         "b": {"type": "object", "description": "(…)"},
     }
     wide = trimmed(part, 300)
-    assert len(json.dumps(wide)) < 300 and wide["description"].startswith(
-        "too large to be told; its properties: p0, p1"
-    )
+    assert len(json.dumps(wide)) < 300 and wide["description"].startswith("too large to show; its properties: p0, p1")
 
 
 def test_what_nobody_would_see_is_not_in_what_a_model_reads() -> None:
