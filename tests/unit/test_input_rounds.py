@@ -1,4 +1,4 @@
-"""What is refused before anybody is asked, the clocks that stand still, and answers that are no outcome yet."""
+"""Requests refused before anyone is asked, paused timeouts, and answers that need another round."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -
 
 
 def intercepted(result: str, *, also: str = "") -> list[str]:
-    """What goes on with a result, given as JSON."""
+    """The results that the interceptor takes, given as JSON."""
     continuations, seen = ResponseInterceptors(), list[str]()
     continuations.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
     line = f'{{"id":1,"result":{result}{also}}}'.encode()
