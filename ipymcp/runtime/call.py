@@ -22,6 +22,7 @@ from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import quotes_server
+from ipymcp.storage.history import CallRecord
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -536,7 +537,7 @@ class Call(Generic[T]):
     def _record(self, error: McpError | None) -> None:
         result = self._slot.result
         received = 0 if result is None else memoryview(result).nbytes
-        self._services.history.add((
+        self._services.history.add(CallRecord(
             self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
             received, result, error, self._cell,
         ))  # fmt: skip

@@ -107,13 +107,13 @@ def test_a_line_that_is_no_data_may_be_of_any_length() -> None:
 def test_time_is_linear() -> None:
     def seconds(size: int) -> float:
         stream = b"data: " + b"x" * size + b"\n\n"
-        begun = time.perf_counter()
+        begun = time.process_time()  # what runs beside this test counts for nothing
         parser = EventParser(1 << 30)
         events = [
             event for start in range(0, len(stream), 65_536) for event in parser.feed(stream[start : start + 65_536])
         ]
         assert len(events) == 1
-        return time.perf_counter() - begun
+        return time.process_time() - begun
 
-    small = min(seconds(4_000_000) for _ in range(3))
-    assert min(seconds(32_000_000) for _ in range(3)) < 40 * small
+    small = min(seconds(8_000_000) for _ in range(3))
+    assert min(seconds(64_000_000) for _ in range(3)) < 40 * small
