@@ -64,7 +64,7 @@ class Heard:
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         self.noises.append(text)
 
     def stderr(self, lines: list[str]) -> None: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol import types
 from ipymcp.results.frames import find_rows
-from ipymcp.results.tool_result import ToolResult, model_text
+from ipymcp.results.tool_result import ToolResult
 from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.validation import shortened
 from ipymcp.text import stripped
@@ -37,7 +37,7 @@ def tokens(characters: int) -> int:
 def as_text(value: Any) -> str:
     """A tool result's structured content or text, never both; another value's JSON, else its repr."""
     if isinstance(value, ToolResult):
-        return model_text(value)
+        return value.model_text
     data = _data(value)
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
 

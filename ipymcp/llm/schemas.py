@@ -289,7 +289,7 @@ def compiled(schema: object, profile: Profile) -> Compiled:
         return Compiled({"type": "object", "properties": {}}, (Loss("", "too large: any arguments"),))
     shown = masks.json(parameters)
     if shown != parameters:
-        compiler.lose("", "secrets in it: masked")
+        compiler.lose("", "secrets in the schema: masked")
     return Compiled(shown, tuple(dict.fromkeys(compiler.lost)), compiler.renamed)
 
 
@@ -390,14 +390,14 @@ class _Compiler:
     def _node(self, schema: object, path: str, depth: int) -> Schema:
         if not is_object(schema):
             if schema is False:
-                self.lose(path, "that it may not be there")
+                self.lose(path, "the property is forbidden")
             return {}
         if depth > self._profile.depth:
-            return self._cut(schema, path, "deeper than it may be: any JSON")
+            return self._cut(schema, path, "nested too deeply: any JSON")
         if self._level >= self._levels:
             if _HOLDS.isdisjoint(schema):
                 return self._plain(schema, path, depth)
-            return self._cut(schema, path, "too much in it to be told")
+            return self._cut(schema, path, "too large: any JSON")
         name = self._parts.name(schema)
         if name is not None:
             return self._reference(name, schema, {}, path, depth)
@@ -406,14 +406,14 @@ class _Compiler:
             return self._body(schema, path, depth)
         target = self._parts.target(reference)
         if target is None:
-            self.lose(path, f"refers to nothing: {reference[:60]}")
+            self.lose(path, f"unresolved reference: {reference[:60]}")
             target = {}
         beside = {word: value for word, value in schema.items() if word not in _REFERENCES}
         name = self._parts.name(target)
         if name is not None and _BESIDE_REFERENCE.issuperset(beside):
             return self._reference(name, target, beside, path, depth)
         if id(target) in self._following:
-            self.lose(path, "refers to itself: any JSON from there on")
+            self.lose(path, "recursive: any JSON from there on")
             return {"description": f"as above, or {_ANY}"}
         self._following.append(id(target))
         try:
@@ -468,14 +468,14 @@ class _Compiler:
         """Intersect two schemas into one without references and `allOf`."""
         if not is_object(part):
             if part is False:
-                self.lose(path, "that nothing is valid")
+                self.lose(path, "no value is valid")
             return whole
         reference = reference_of(part)
         if reference is None:
             return self._merged(whole, self._whole(part, path), path)
         target = self._parts.target(reference)
         if target is None or id(target) in self._following:
-            self.lose(path, f"refers to {'nothing' if target is None else 'itself'}: {reference[:60]}")
+            self.lose(path, f"{'unresolved' if target is None else 'recursive'} reference: {reference[:60]}")
             target = {}
         self._following.append(id(target))
         try:
@@ -489,7 +489,7 @@ class _Compiler:
         lost: list[str] = []
         result = merge(whole, part, lost)
         for word in lost:
-            self.lose(path, f"{word}: {_shown(part.get(word))}, beside another")
+            self.lose(path, f"{word}: {_shown(part.get(word))}, in conflict with another")
         mine, its = (
             [(union, branches) for union in _UNIONS if (branches := _array(each.get(union)))] for each in (whole, part)
         )
@@ -497,7 +497,7 @@ class _Compiler:
             return {**result, **dict(mine or its)}
         (union, ours), (other, theirs) = mine[0], its[0]
         if len(ours) * len(theirs) > _MAX_COMBINED:
-            self.lose(path, f"{other}: alternatives beside others")
+            self.lose(path, f"{other}: alternatives combined with others")
             return {**result, union: ours}
         is_one = "oneOf" if "oneOf" in (union, other) else "anyOf"
         return {**result, is_one: [{"allOf": [one, another]} for one in ours for another in theirs]}
@@ -511,7 +511,7 @@ class _Compiler:
             if word in _BUILT or word in _SILENT or word.startswith("x-"):
                 continue
             if not is_sound(word, value):
-                self.lose(path, f"{word}: {_shown(value)} is nothing it may be")
+                self.lose(path, f"{word}: {_shown(value)} is invalid")
             elif word == "description":
                 result[word] = stripped(value)
             elif word == "enum":
@@ -538,7 +538,7 @@ class _Compiler:
         if len(note) <= _MAX_NOTE:
             notes.append(stripped(note))
             if word != "default":
-                self.lose(path, f"{word}: it is told in words")
+                self.lose(path, f"{word}: described in words")
         else:
             self.lose(path, word)
 
@@ -574,7 +574,7 @@ class _Compiler:
             self.lose(path, "alternatives beside a list of types")
         elif branches:
             if "oneOf" in schema and not self._are_disjoint(branches):
-                self.lose(path, "that only one of its alternatives may hold")
+                self.lose(path, "exactly one alternative must match")
             variants = [self._node(each, path, depth) for each in branches if each is not False]
             result["anyOf"] = [*variants, {"type": "null"}] if is_nullable else variants or [{}]
         if (
@@ -636,7 +636,7 @@ class _Compiler:
         for name, member in {**declared, **dict.fromkeys(undeclared, others if is_object(others) else {})}.items():
             if member is False:
                 if others is not False:
-                    self.lose(f"{path}.{name}" if path else name, "that it may not be there")
+                    self.lose(f"{path}.{name}" if path else name, "the property is forbidden")
             else:
                 names[name] = self._key(name, path)
                 members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
@@ -657,13 +657,13 @@ class _Compiler:
         if not first and is_array(items):
             first, rest = items, schema.get("additionalItems")
         if first:
-            self.lose(path, "the places of its items: any of them anywhere")
+            self.lose(path, "the positions of its items: any item anywhere")
             kinds = union([*first, *([rest] if is_object(rest) or rest is True else [])])
             result["items"] = self._node(kinds, f"{path}[]", depth + 1)
             if rest is False and "maxItems" not in schema and "maxItems" in self._profile.words:
                 result["maxItems"] = len(first)
         elif items is False:
-            self.lose(path, "that it has no items")
+            self.lose(path, "no items are allowed")
             result["items"] = {}
         else:
             result["items"] = self._node(items, f"{path}[]", depth + 1)

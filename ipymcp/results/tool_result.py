@@ -135,6 +135,16 @@ class ToolResult:
         return bytes(self._structured).decode("utf-8", "replace") if self._structured is not None else ""
 
     @property
+    def model_text(self) -> str:
+        """The structured content or the text for a model, without escapes that could hide characters from the user."""
+        if self._structured is None:
+            return "\n".join(str(part) for part in self.content if not isinstance(part, Image))
+        if self._wraps_result:
+            return self.data if isinstance(self.data, str) else types.encode(self.data).decode()
+        raw = bytes(self._structured)
+        return (types.encode(types.loads(raw)) if b"\\u" in raw else raw).decode("utf-8", "replace")
+
+    @property
     def images(self) -> list[Image]:
         """The images, including embedded ones."""
         found = (part.image if isinstance(part, Embedded) else part for part in self.content)
@@ -271,17 +281,6 @@ def _rebuild(
     raw: bytes | msgspec.Raw, server: str, tool: str, output_schema: bytes | None, is_untrusted: bool = True
 ) -> ToolResult:
     return ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
-
-
-def model_text(result: ToolResult) -> str:
-    """The structured content or the text of a result, without escapes that could hide characters from the user."""
-    structured = result._structured
-    if structured is None:
-        return "\n".join(str(part) for part in result.content if not isinstance(part, Image))
-    if result._wraps_result:
-        return result.data if isinstance(result.data, str) else types.encode(result.data).decode()
-    raw = bytes(structured)
-    return (types.encode(types.loads(raw)) if b"\\u" in raw else raw).decode("utf-8", "replace")
 
 
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
