@@ -227,7 +227,7 @@ class Toolset(TableView):
             What to add to the conversation, after the model's own message; empty where it asked for nothing.
 
         Raises:
-            ArgumentError: That is no answer of a model.
+            ArgumentError: The value is not a model's response.
         """
         from ipymcp.llm.providers import PROFILES, asked, messages
         from ipymcp.llm.tool_calls import Runner

@@ -135,6 +135,16 @@ class ToolResult:
         return bytes(self._structured).decode("utf-8", "replace") if self._structured is not None else ""
 
     @property
+    def model_text(self) -> str:
+        """The structured content or the text for a model, without escapes that could hide characters from the user."""
+        if self._structured is None:
+            return "\n".join(str(part) for part in self.content if not isinstance(part, Image))
+        if self._wraps_result:
+            return self.data if isinstance(self.data, str) else types.encode(self.data).decode()
+        raw = bytes(self._structured)
+        return (types.encode(types.loads(raw)) if b"\\u" in raw else raw).decode("utf-8", "replace")
+
+    @property
     def images(self) -> list[Image]:
         """The images, including embedded ones."""
         found = (part.image if isinstance(part, Embedded) else part for part in self.content)

@@ -1,4 +1,4 @@
-"""Which definitions may run, what the user is shown of them, and what is remembered."""
+"""Trust in definitions: the question, the answer, and what is remembered."""
 
 from __future__ import annotations
 
@@ -436,7 +436,7 @@ def test_a_definition_that_no_question_has_room_for_is_not_agreed_to(database: A
     assert [one.name for one in user.asked[0].candidates] == ["fs"]
     assert refusal(trust, long) == [
         "TrustError: long: is too long to be shown (30,003 lines): /project/mcp.json",
-        "  make it shorter, or have it run unseen: %mcp load long --trust",
+        "  make it shorter, or allow it unseen: %mcp load long --trust",
     ]
 
 
