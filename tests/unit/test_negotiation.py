@@ -1,4 +1,4 @@
-"""Which era is settled, for servers that answer the first question in odd ways."""
+"""Negotiation of the era with servers that answer the first request in odd ways."""
 
 from __future__ import annotations
 
