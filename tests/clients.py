@@ -41,7 +41,7 @@ class NoWatch:
 
 @dataclass
 class Heard:
-    """What the server said of its own accord."""
+    """Events that the client's listener received."""
 
     changes: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     wishes: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
@@ -128,7 +128,7 @@ class Call:
         return types.loads(answer)["content"][0]["text"]
 
     async def value(self) -> Any:
-        """That text, read as JSON."""
+        """The text, decoded as JSON."""
         return types.loads((await self.text()).encode())
 
 

@@ -238,7 +238,7 @@ def test_a_host_whose_name_nobody_knows_is_said_in_two_lines() -> None:
     with hosting() as mcp:
         first, second = lines(mcp, "http://nowhere.invalid/mcp")
     assert first.startswith("StartError: docs: could not be opened: cannot connect to http://nowhere.invalid/mcp: ")
-    assert "name is not known" in first
+    assert "unknown host name" in first
     assert second == "  check the URL and the network"
 
 

@@ -17,7 +17,7 @@ __all__ = ["Recorder", "opened", "request"]
 
 @dataclass
 class Recorder:
-    """What came."""
+    """A receiver that records what a transport delivers."""
 
     messages: list[tuple[dict[str, Any], RequestId | None]] = field(default_factory=list)
     errors: dict[RequestId, McpError] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which files are found from a folder, which of two definitions counts, and what is said of the rest. Real folders."""
+"""Discovery of config files from a folder, precedence of definitions, and messages about the rest. Real folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logins are made of, without a network."""
+"""The parts of a login, without a network."""
 
 from __future__ import annotations
 
