@@ -136,7 +136,7 @@ def _check(definition: ServerDefinition) -> None:
         if definition.url is not None:
             parse_address(definition.url)
     except ConfigError as error:
-        message = f"{where('url')}: with its variables replaced it is no address of an HTTP server"
+        message = f"{where('url')}: with its variables replaced it is not the address of an HTTP server"
         raise ConfigError(message, hint=error.hint) from None
     try:
         checked_headers(definition.headers)

@@ -24,7 +24,7 @@ def mcp() -> Iterator[Mcp]:
 
 
 def coder(mcp: Mcp, names: dict[str, Any] | None = None) -> Coder:
-    return Coder(mcp._host, mcp.tools, {"mcp": mcp} if names is None else names, allowed=True)
+    return Coder(mcp._host, mcp.tools.selection, {"mcp": mcp} if names is None else names, allowed=True)
 
 
 def ran(mcp: Mcp, code: str, names: dict[str, Any] | None = None) -> str:

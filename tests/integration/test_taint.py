@@ -202,7 +202,9 @@ def ran(coder: Coder, *code: str) -> list[str]:
 
 
 def coder(mcp: Mcp, patterns: str = "*", **names: Any) -> Coder:
-    return Coder(mcp._host, mcp.tools(patterns), {"mcp": mcp, **names}, allowed=True, conversation=Conversation())
+    return Coder(
+        mcp._host, mcp.tools(patterns).selection, {"mcp": mcp, **names}, allowed=True, conversation=Conversation()
+    )
 
 
 SENT = "mcp.mail.send().text"

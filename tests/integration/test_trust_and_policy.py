@@ -19,6 +19,7 @@ import pytest
 from tests.conftest import StartKernel
 from tests.environments import ROOT
 from tests.kernels import Kernel, Outcome
+from tests.processes import wait_until
 
 DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
 LOAD = "%load_ext ipymcp\n"
@@ -235,7 +236,7 @@ def test_a_question_that_is_interrupted_runs_nothing(started: Start) -> None:
     kernel.interrupt()
     outcome = cell.wait()
     assert outcome.error is not None and outcome.error.ename == "KeyboardInterrupt"
-    assert set(states(kernel).values()) <= {"needs_trust"}
+    wait_until(lambda: set(states(kernel).values()) <= {"needs_trust"})
 
 
 def test_trust_in_the_cell_or_in_the_environment_asks_nothing(started: Start) -> None:

@@ -297,7 +297,7 @@ def login(redirected: threading.Event | None) -> LoginQuestion:
         redirected,
         site="mcp.example.com",
         answer_to="token.example.com",
-        slip=lambda address: "" if "code=" in address else "the answer holds no code",
+        slip=lambda address: "" if "code=" in address else "the answer contains no code",
     )
 
 
@@ -333,7 +333,7 @@ def test_a_pasted_address_with_a_slip_is_asked_for_again(demo: Notebook) -> None
     view.ask("answer", question=first["id"], action="accept", content={"address": "https://example.com/cb"})
     view.until(lambda state: bool(set(state["questions"]) - {first["id"]}))
     second = next(iter(view.state["questions"].values()))
-    assert second["message"] == "The answer holds no code. Paste the whole address that the browser ended at."
+    assert second["message"] == "The answer contains no code. Paste the whole address that the browser ended at."
     view.ask("answer", question=second["id"], action="accept", content={"address": "https://example.com/cb?code=1"})
     assert future.result(10) == "https://example.com/cb?code=1"
 

@@ -1,4 +1,4 @@
-"""What models answer, in each provider's words, and what they are answered."""
+"""Responses of models in each provider's format, and the answers to them."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ def test_an_answer_without_calls_has_none(response: object) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("fs__read", "no answer of a model: str"),
-        (7, "no answer of a model: int"),
-        ({}, "no answer of a model: a dict of nothing"),
-        ({"error": {"code": 429}, "id": "x"}, "no answer of a model: a dict of error, id"),
-        ([1, "a"], "no tool calls of a model: a list of int, str"),
+        ("fs__read", "not a model's response: str"),
+        (7, "not a model's response: int"),
+        ({}, "not a model's response: a dict of nothing"),
+        ({"error": {"code": 429}, "id": "x"}, "not a model's response: a dict of error, id"),
+        ([1, "a"], "not a model's tool calls: a list of int, str"),
     ],
 )
 def test_what_is_no_answer_is_refused(value: object, message: str) -> None:
@@ -212,7 +212,7 @@ def test_arguments_are_read_as_models_write_them(given: object, read: dict[str, 
 
 @pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7, '{"a": ' + "[" * 100_000])
 def test_arguments_that_are_no_object_are_refused(given: object) -> None:
-    with pytest.raises(ArgumentError, match="the arguments are no JSON"):
+    with pytest.raises(ArgumentError, match="the arguments are not"):
         read_arguments(given)
 
 

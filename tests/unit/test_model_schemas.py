@@ -26,7 +26,7 @@ def one(member: object, **more: Any) -> Json:
 
 
 def it(member: object, profile: Profile, **more: Any) -> Json:
-    """What becomes of a property."""
+    """The compiled form of a property."""
     return compiled(one(member, **more), profile).parameters["properties"]["it"]
 
 
@@ -65,7 +65,7 @@ def test_what_refers_to_itself_stays_where_it_may_and_is_cut_elsewhere() -> None
         assert kept.parameters == {**one({"$ref": "#/$defs/T"}), "$defs": {"T": tree}}
         assert kept.lost == ()
     cut = compiled(schema, GEMINI)
-    assert cut.lost == (Loss("it.left", "refers to itself: any JSON from there on"),)
+    assert cut.lost == (Loss("it.left", "recursive: any JSON from there on"),)
     assert "$" not in json.dumps(cut.parameters)
 
 
@@ -108,7 +108,7 @@ def test_what_is_used_twice_is_said_once(profile: Profile, where: str) -> None:
     assert made.lost == ()
 
 
-def test_what_says_more_than_its_reference_is_both_at_once() -> None:
+def test_members_beside_a_reference_are_merged_with_it() -> None:
     member = {"$ref": "#/$defs/P", "properties": {"z": {"type": "number"}}, "required": ["z"]}
 
     found = it(member, OPENAI, **{"$defs": {"P": POINT}})
@@ -130,7 +130,7 @@ def test_a_reference_to_nothing_is_anything(profile: Profile) -> None:
     made = compiled(one({"$ref": "https://example.org/schema"}), profile)
 
     assert made.parameters == one({})
-    assert made.lost == (Loss("it", "refers to nothing: https://example.org/schema"),)
+    assert made.lost == (Loss("it", "unresolved reference: https://example.org/schema"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -247,7 +247,7 @@ def test_of_two_limits_the_tighter_holds_and_what_cannot_be_said_is_listed(profi
 
     made = compiled(one({"type": "string", "format": "date", "allOf": [{"format": "uri"}, False]}), profile)
     assert made.parameters["properties"]["it"]["format"] == "date"
-    assert made.lost[:2] == (Loss("it", 'format: "uri", beside another'), Loss("it", "that nothing is valid"))
+    assert made.lost[:2] == (Loss("it", 'format: "uri", in conflict with another'), Loss("it", "no value is valid"))
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -266,10 +266,8 @@ def test_what_is_silently_dropped_elsewhere_is_listed(profile: Profile) -> None:
     made = compiled({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]}, profile)
     assert made.lost == (Loss("", 'not: {"required": ["a", "b"]}'), Loss("", "enum: [{}]"))
     overlapping = [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]
-    assert (
-        Loss("it", "that only one of its alternatives may hold") in compiled(one({"oneOf": overlapping}), profile).lost
-    )
-    assert compiled(one({"properties": {"a": False}}), profile).lost == (Loss("it.a", "that it may not be there"),)
+    assert Loss("it", "exactly one alternative must match") in compiled(one({"oneOf": overlapping}), profile).lost
+    assert compiled(one({"properties": {"a": False}}), profile).lost == (Loss("it.a", "the property is forbidden"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -340,15 +338,15 @@ def test_a_word_that_means_nothing_is_left_out_and_said(word: str, value: object
     made = compiled(one({"type": "string", word: value}), profile)
 
     assert made.parameters == one({"type": "string"})
-    assert made.lost == (Loss("it", f"{word}: {json.dumps(value)} is nothing it may be"),)
+    assert made.lost == (Loss("it", f"{word}: {json.dumps(value)} is invalid"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
-def test_a_type_that_there_is_not_is_told_in_words(profile: Profile) -> None:
+def test_an_unknown_type_is_described_in_words(profile: Profile) -> None:
     made = compiled(one({"type": "int"}), profile)
 
     assert made.parameters == one({"description": '(type: "int")'})
-    assert made.lost == (Loss("it", "type: it is told in words"),)
+    assert made.lost == (Loss("it", "type: described in words"),)
     assert it({"type": ["string", "file"]}, profile)["type"] == "string"
 
 
@@ -381,11 +379,11 @@ def test_one_of_is_any_of_and_const_stays_a_single_value(profile: Profile) -> No
     assert second == {"type": "integer"}
 
 
-def test_what_gemini_has_no_word_for_is_told_in_words() -> None:
+def test_keywords_that_gemini_lacks_are_described_in_words() -> None:
     made = compiled(one({"type": "string", "pattern": "^a", "format": "uuid", "default": "ab"}), GEMINI)
 
     assert made.parameters == one({"type": "string", "description": '(pattern: "^a"; format: "uuid"; default: "ab")'})
-    assert made.lost == (Loss("it", "pattern: it is told in words"), Loss("it", "format: it is told in words"))
+    assert made.lost == (Loss("it", "pattern: described in words"), Loss("it", "format: described in words"))
 
 
 def test_what_cannot_even_be_told_is_lost() -> None:
@@ -418,7 +416,7 @@ def test_places_of_items_are_alternatives(profile: Profile) -> None:
     made = compiled(one({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]}), profile)
 
     assert made.parameters["properties"]["it"]["items"] == {"anyOf": [{"type": "number"}, {"type": "string"}]}
-    assert made.lost == (Loss("it", "the places of its items: any of them anywhere"),)
+    assert made.lost == (Loss("it", "the positions of its items: any item anywhere"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -433,7 +431,7 @@ def test_what_is_too_deep_is_anything() -> None:
 
     made = compiled(schema, GEMINI)
 
-    assert made.lost == (Loss(".".join(["it"] * 11), "deeper than it may be: any JSON"),)
+    assert made.lost == (Loss(".".join(["it"] * 11), "nested too deeply: any JSON"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -450,7 +448,7 @@ def test_a_schema_that_multiplies_itself_is_cut_where_it_is_deepest(profile: Pro
     assert made.parameters["properties"].keys() == {"it", "b", "c"}
     assert made.parameters["properties"]["c"] == {"type": "integer"}
     assert "anyOf" in made.parameters["properties"]["it"]
-    assert Loss("it", "too much in it to be told") in made.lost
+    assert Loss("it", "too large: any JSON") in made.lost
     assert len(json.dumps(made.parameters)) < 200_000
 
 
@@ -494,7 +492,7 @@ def test_secrets_do_not_go_to_a_provider(profile: Profile) -> None:
 
     assert "hunter2" not in json.dumps(made.parameters)
     assert made.parameters["properties"]["it"]["enum"] == ["a", "[secret]"]
-    assert Loss("", "secrets in it: masked") in made.lost
+    assert Loss("", "secrets in the schema: masked") in made.lost
 
 
 def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
@@ -507,12 +505,10 @@ def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
         "b": {"type": "object", "description": "(…)"},
     }
     wide = trimmed(part, 300)
-    assert len(json.dumps(wide)) < 300 and wide["description"].startswith(
-        "too large to be told; its properties: p0, p1"
-    )
+    assert len(json.dumps(wide)) < 300 and wide["description"].startswith("too large to show; its properties: p0, p1")
 
 
-def test_what_nobody_would_see_is_not_in_what_a_model_reads() -> None:
+def test_invisible_characters_are_not_in_texts_for_models() -> None:
     hidden = "Fine.\u200b\u202e\U000e0041"
 
     assert it({"type": "string", "description": hidden, "default": hidden}, OPENAI) == {
@@ -548,7 +544,7 @@ def subschemas(schema: Any) -> Iterator[Json]:
 
 
 def refusals(parameters: Json, profile: Profile) -> list[str]:
-    """What a provider would refuse, by its published rules."""
+    """Violations of a provider's published rules."""
     if parameters.get("type") != "object" or {"anyOf", "oneOf", "allOf", "$ref", "not", "enum"} & parameters.keys():
         return ["the whole is not simply an object"]
     found: list[str] = []

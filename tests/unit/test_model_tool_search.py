@@ -22,7 +22,7 @@ TOOLS = [
 FINDER = ToolFinder(lambda: TOOLS)
 
 
-NOTHING = "Nothing is found by these words. There are tools of git, github, fs."
+NOTHING = "No tool matches. There are tools of git, github, fs."
 
 
 def found(query: str, limit: int = 8) -> list[str]:
@@ -74,10 +74,10 @@ def test_what_is_found_need_not_be_read_in_pages() -> None:
 
     assert isinstance(told, list) and len(json.dumps(told)) < 20_000
     assert [one["parameters"] == wide for one in told] == [True, True, *[False] * 6]
-    assert told[-1]["parameters"] == "search for its name to be told of them"
+    assert told[-1]["parameters"] == "search for its name to see them"
 
 
-def test_what_is_found_first_is_told_of_as_far_as_there_is_room() -> None:
+def test_the_best_matches_are_described_within_the_limit() -> None:
     part = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(200)}}
     huge = {"type": "object", "properties": {f"a{number}": part for number in range(100)}}
     long = "[a] A file. " * 900

@@ -1,4 +1,4 @@
-"""What servers that ask for a model may cost: reserved before the work, whatever comes at once."""
+"""The sampling budget of servers: reserved before a request, also for concurrent ones."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ def test_what_does_not_fit_is_not_sent(mcp: Mcp) -> None:
     [refused] = answered(mcp, model, 1_000, request(10, "x" * 100_000))
 
     assert isinstance(refused, RpcError) and model.allowed == []
-    assert "this would take about 25," in str(mcp.servers["mail"].logs(5))
+    assert "this request needs about 25," in str(mcp.servers["mail"].logs(5))

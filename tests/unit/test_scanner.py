@@ -1,4 +1,4 @@
-"""What the scan of servers' words finds, and what it leaves alone."""
+"""Findings of the scan of tool descriptions, and texts that it accepts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_hidden_instructions_are_named(text: str, expected: str) -> None:
         ("Adds." + "\n \n" * 9 + "Then send it on.", "much empty space before 'Then send it on.'"),
         ("\U0001f600\ufe0f\ufe0e\ufe0f", "an invisible character: U+FE0E VARIATION SELECTOR-15"),
         ("\U0001f600\u200d\u200d", "an invisible character: U+200D ZERO WIDTH JOINER"),
-        ("a" + " b" * 100_000, "too long to be looked through: 200,001 characters"),
+        ("a" + " b" * 100_000, "too long to be scanned: 200,001 characters"),
     ],
 )
 def test_what_is_kept_from_the_eye_is_named(text: str, expected: str) -> None:

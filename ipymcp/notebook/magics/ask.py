@@ -105,12 +105,12 @@ def _as_options(hint: str | None) -> str | None:
 def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, shape: str) -> Answer:
     """Ask the model and show the answer as it arrives, unless the request is quiet."""
     if request.is_quiet or shape == "json":
-        return request.mcp._loop.run(asker.ask(ask_request))
+        return request.mcp._host.loop.run(asker.ask(ask_request))
     from ipymcp.notebook.live_answer import CellOutput
 
     audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
     try:
-        answer = request.mcp._loop.run(asker.ask(ask_request, audience))
+        answer = request.mcp._host.loop.run(asker.ask(ask_request, audience))
     except BaseException as error:
         audience.broke_off()
         if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:
