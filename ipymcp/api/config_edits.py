@@ -26,8 +26,8 @@ from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.process_env import folder_of
-from ipymcp.runtime.session import State
 from ipymcp.security.trust import Grant
 from ipymcp.text import escaped, quoted, visible
 

@@ -19,7 +19,7 @@ from ipymcp.config.parsing import RawServer, definition_of, definitions, is_serv
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.names import nearest
 from ipymcp.results.tables import NotPicklable, mimebundle
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.rules import is_named
 from ipymcp.text import quoted
 
