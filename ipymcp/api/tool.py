@@ -315,7 +315,7 @@ def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, .
     if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
         error.hint = f"it is an option of the call: {written}.options({name}={shown(given[name])})(…)"
     elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
-        error.hint = f"a dict of all arguments is given so: {written}.call({{…}}), or {written}(**{{…}})"
+        error.hint = f"pass a dict of all arguments as {written}.call({{…}}), or {written}(**{{…}})"
 
 
 class AsyncTool(Tool):
@@ -364,7 +364,7 @@ def tool_result(
 
 def _in_one_line(text: str) -> str:
     line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
-    return line or "failed without a word"
+    return line or "failed without a message"
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
