@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.protocol.types import Progress
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -60,7 +60,7 @@ class ToolFactory:
         """What was shown in part."""
         self.for_models: set[int] = set()
         """The numbers of those that models in the user's own loops were given a part of."""
-        self._declarer: Declarer | None = None
+        self._declarer: DeclarationCache | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
@@ -70,12 +70,12 @@ class ToolFactory:
         return self._conversations.setdefault(key, Conversation())
 
     @property
-    def declarer(self) -> Declarer:
+    def declarer(self) -> DeclarationCache:
         """Declares the tools to providers."""
         if self._declarer is None:
-            from ipymcp.llm.tool_definitions import Declarer
+            from ipymcp.llm.tool_definitions import DeclarationCache
 
-            self._declarer = Declarer()
+            self._declarer = DeclarationCache()
         return self._declarer
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
