@@ -143,7 +143,7 @@ def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Ca
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise _misfit(word, signature, error) from None
+                raise _signature_error(word, signature, error) from None
             for name, value in given.items():
                 kind = kinds.get(name)
                 if kind is None:
@@ -163,7 +163,7 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _misfit(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
+def _signature_error(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
     message = str(error)
     unexpected = _UNEXPECTED.match(message)
     if unexpected is not None:

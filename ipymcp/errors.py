@@ -138,11 +138,11 @@ class McpError(Exception):
             return self._two_lines
         if "IPython.core.getipython" not in sys.modules:
             raise AttributeError("_render_traceback_")
-        return partial(_whole, self)
+        return partial(_full_traceback, self)
 
     def _two_lines(self) -> list[str]:
         public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
-        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
+        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _user_line(self.__traceback__))
 
 
 def render_briefly(error: BaseException, message: str, hint: str | None = None) -> None:
@@ -165,12 +165,12 @@ def note_line(error: McpError | KeyboardInterrupt, line: str) -> None:
 
 def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[str]:
     if McpError.full_tracebacks:
-        return _whole(error)
-    line = getattr(error, "line", None) or _users_line(error.__traceback__)
-    hit = _users_function(error.__traceback__)
+        return _full_traceback(error)
+    line = getattr(error, "line", None) or _user_line(error.__traceback__)
+    hit = _user_function(error.__traceback__)
     if hit is not None:
-        message, hint = f"interrupted in {_named(hit)}", None
-        line = " · ".join(part for part in (line, _placed(hit)) if part)
+        message, hint = f"interrupted in {_function_name(hit)}", None
+        line = " · ".join(part for part in (line, _location(hit)) if part)
     return _two_lines(f"{type(error).__name__}: {one_line(message)}", hint, line)
 
 
@@ -180,7 +180,7 @@ def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
     return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
 
 
-def _whole(error: BaseException) -> list[str]:
+def _full_traceback(error: BaseException) -> list[str]:
     """Format the whole traceback as IPython does, with secrets masked."""
     shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
@@ -194,77 +194,77 @@ def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:
     return error
 
 
-def _users_line(traceback: TracebackType | None) -> str | None:
+def _user_line(traceback: TracebackType | None) -> str | None:
     """Find the user's cell line that the traceback passed through, and the innermost user function."""
-    steps = _steps(traceback)
-    outer = next((step for step in steps if _is_cell(step.filename)), None)
+    frames = _frames(traceback)
+    outer = next((frame for frame in frames if _is_cell(frame.filename)), None)
     if outer is None:
         return None
-    first = _first_of_ours(steps)
-    inner = [step for step in steps[:first] if _is_users(step)][-1]
+    first = _first_own_frame(frames)
+    inner = [frame for frame in frames[:first] if _is_user_code(frame)][-1]
     line = _source(outer)
     if line is None or line.startswith("get_ipython()"):
         return None
     if inner is outer or (inner.filename, inner.number) == (outer.filename, outer.number):
         return line
-    return f"{line} · {_placed(inner)}"
+    return f"{line} · {_location(inner)}"
 
 
-def _users_function(traceback: TracebackType | None) -> _Step | None:
+def _user_function(traceback: TracebackType | None) -> _Frame | None:
     """Find the innermost frame of user code that was called by ipymcp."""
-    steps = _steps(traceback)
-    called = [step for step in steps[_first_of_ours(steps) :] if _is_users(step)]
+    frames = _frames(traceback)
+    called = [frame for frame in frames[_first_own_frame(frames) :] if _is_user_code(frame)]
     return called[-1] if called else None
 
 
-def _named(step: _Step) -> str:
-    return step.function if step.function.startswith("<") else f"{step.function}()"
+def _function_name(frame: _Frame) -> str:
+    return frame.function if frame.function.startswith("<") else f"{frame.function}()"
 
 
-def _placed(step: _Step) -> str:
-    where = "" if _is_cell(step.filename) else f" of {os.path.basename(step.filename)}"
-    return f"{_named(step)}, line {step.number}{where}: {_source(step) or '?'}"
+def _location(frame: _Frame) -> str:
+    where = "" if _is_cell(frame.filename) else f" of {os.path.basename(frame.filename)}"
+    return f"{_function_name(frame)}, line {frame.number}{where}: {_source(frame) or '?'}"
 
 
-class _Step(NamedTuple):
+class _Frame(NamedTuple):
     filename: str
     number: int
     function: str
     module: str
 
 
-def _steps(traceback: TracebackType | None) -> list[_Step]:
-    steps: list[_Step] = []
+def _frames(traceback: TracebackType | None) -> list[_Frame]:
+    frames: list[_Frame] = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         module = traceback.tb_frame.f_globals.get("__name__")
-        steps.append(_Step(code.co_filename, traceback.tb_lineno, code.co_name, str(module)))
+        frames.append(_Frame(code.co_filename, traceback.tb_lineno, code.co_name, str(module)))
         traceback = traceback.tb_next
-    return steps
+    return frames
 
 
-def _first_of_ours(steps: list[_Step]) -> int:
-    return next((place for place, step in enumerate(steps) if _is_ours(step)), len(steps))
+def _first_own_frame(frames: list[_Frame]) -> int:
+    return next((place for place, frame in enumerate(frames) if _is_own(frame)), len(frames))
 
 
-def _is_ours(step: _Step) -> bool:
-    return step.module.partition(".")[0] == "ipymcp" and not _is_cell(step.filename)
+def _is_own(frame: _Frame) -> bool:
+    return frame.module.partition(".")[0] == "ipymcp" and not _is_cell(frame.filename)
 
 
 def _is_cell(filename: str) -> bool:
     return filename.startswith("<ipython-input") or "ipykernel_" in filename
 
 
-def _is_users(step: _Step) -> bool:
+def _is_user_code(frame: _Frame) -> bool:
     """Tell whether a frame is in a cell or a user module, not in a library."""
-    if _is_cell(step.filename):
+    if _is_cell(frame.filename):
         return True
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return not (step.filename.startswith("<") or _is_ours(step) or any(part in step.filename for part in libraries))
+    return not (frame.filename.startswith("<") or _is_own(frame) or any(part in frame.filename for part in libraries))
 
 
-def _source(step: _Step) -> str | None:
-    return linecache.getline(step.filename, step.number).strip() or None
+def _source(frame: _Frame) -> str | None:
+    return linecache.getline(frame.filename, frame.number).strip() or None
 
 
 class ConfigError(McpError):

@@ -42,13 +42,13 @@ def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durabl
     mode = mode if before is None else before & ~_OTHERS_WRITE
     if isinstance(data, str):
         data = data.encode("utf-8", "backslashreplace")  # JSON and Python read an escaped lone surrogate as itself
-    draft = _draft(path)
+    temporary = _temporary_path(path)
     try:
-        _create(draft, data, mode, durable=durable)
-        os.replace(draft, path)
+        _create(temporary, data, mode, durable=durable)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            os.unlink(temporary)
         raise
 
 
@@ -61,19 +61,19 @@ def create_file(path: Path, data: bytes = b"") -> None:
     make_private_folder(path.parent)
     if _mode(path) is not None:
         return
-    draft = _draft(path)
+    temporary = _temporary_path(path)
     try:
-        _create(draft, data, PRIVATE, durable=True)
+        _create(temporary, data, PRIVATE, durable=True)
         with contextlib.suppress(FileExistsError):
             try:
-                os.link(draft, path)
+                os.link(temporary, path)
             except FileExistsError:
                 raise
             except OSError:  # no hard links here
                 _create(path, data, PRIVATE, durable=True)
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            os.unlink(temporary)
 
 
 def open_lock(path: Path) -> int:
@@ -143,7 +143,7 @@ def _mode(path: Path) -> int | None:
     return stat.S_IMODE(found)
 
 
-def _draft(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     """Build an unpredictable name in the same folder."""
     return path.with_name(f".ipymcp-{os.urandom(8).hex()}.tmp")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LABEL: Final = "[secret]"
 MIN_LENGTH: Final = 8
-_LEAST_PART = 4
+_MIN_PART = 4
 """Minimum number of characters of a secret that are masked next to a `…`, where a text was cut."""
 _MAX_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
@@ -62,7 +62,7 @@ class Masks:
 
     def __call__(self, text: str) -> str:
         """Replace every secret in a text with a label, including parts cut off by a `…`."""
-        if not self._forms or len(text) < _LEAST_PART:
+        if not self._forms or len(text) < _MIN_PART:
             return text
         for form in self._forms:
             if form in text:
@@ -105,11 +105,11 @@ class Masks:
 
     def _without_end(self, text: str) -> str:
         cut = max((_overlap(text, form) for form in self._forms), default=0)
-        return text[: len(text) - cut] + LABEL if cut >= _LEAST_PART else text
+        return text[: len(text) - cut] + LABEL if cut >= _MIN_PART else text
 
     def _without_start(self, text: str) -> str:
         cut = max((_overlap(form, text) for form in self._forms), default=0)
-        return LABEL + text[cut:] if cut >= _LEAST_PART else text
+        return LABEL + text[cut:] if cut >= _MIN_PART else text
 
 
 masks: Final = Masks()
@@ -120,7 +120,7 @@ mask: Final = masks
 
 def _overlap(left: str, right: str) -> int:
     """Count the characters at the end of one text that start the other."""
-    for size in range(min(len(left), len(right) - 1), _LEAST_PART - 1, -1):
+    for size in range(min(len(left), len(right) - 1), _MIN_PART - 1, -1):
         if left.endswith(right[:size]):
             return size
     return 0

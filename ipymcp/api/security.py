@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.pins import Pin
     from ipymcp.security.rules import Decision
@@ -49,10 +48,6 @@ class ToolPolicy(TableView):
     def __init__(self, host: Host) -> None:
         self._host = host
         self._policy = host.guard.policy
-
-    @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
 
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
@@ -236,15 +231,11 @@ class ToolPins(TableView):
         self._pinning = host.guard.pinning
 
     @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
-
-    @property
     def table(self) -> Table:
         """One row a tool."""
         rows: list[tuple[str, ...]] = []
         for session in self._host.sessions.values():
-            pinned = self._loop.run(self._pinning.pins.of(session.rights.digest))
+            pinned = self._host.loop.run(self._pinning.pins.of(session.rights.digest))
             conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
             for entry in session.catalog.tools.values():
                 name = f"{entry.server}.{entry.name}"
@@ -361,10 +352,6 @@ class TrustedServers(TableView):
         self._host = host
 
     @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
-
-    @property
     def table(self) -> Table:
         """One row a definition."""
         rows = [
@@ -376,7 +363,7 @@ class TrustedServers(TableView):
                 ", ".join(sorted(one.secrets)),
                 time.strftime("%Y-%m-%d", time.localtime(one.decided)),
             )
-            for one in self._loop.run(self._host.guard.trust.agreements())
+            for one in self._host.loop.run(self._host.guard.trust.agreements())
         ]
         note = "" if rows else "nothing was agreed to; what you type in a cell needs no agreement"
         return Table(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import ProviderTools
     from ipymcp.runtime.catalog import ToolEntry
-    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.schema.tool_schema import Parameter
 
 
@@ -50,10 +49,6 @@ class Toolset(TableView):
     def selection(self) -> ToolSelection:
         """The selection as a model uses it."""
         return self._selection
-
-    @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
 
     @checked("tools", patterns=TEXT)
     def __call__(self, *patterns: str) -> Toolset:

@@ -17,7 +17,7 @@ from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
 from ipymcp.protocol import eras, jsonrpc, types
 from ipymcp.protocol.headers import Headers
 from ipymcp.protocol.input_rounds import InputRounds, ResponseInterceptors
-from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
+from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest, RequestTimeouts
 from ipymcp.protocol.listing import TOOLS, list_all
 from ipymcp.protocol.negotiation import SessionRecovery, negotiate
 from ipymcp.protocol.server_requests import RequestAnswers, ServerRequestDispatcher, UnexpectedRequests
@@ -42,7 +42,7 @@ __all__ = ["Client", "Listener"]
 
 _HEADER_MISMATCH = -32020
 _INVALID_REQUEST = -32600
-_LOOK_UP = 30.0
+_LIST_TOOLS_TIMEOUT = 30.0
 """Timeout for each page when tools are listed again while a call waits."""
 _MAX_UNREAD = 64_000_000
 """Limit of unsent bytes for a server that sends requests without reading; above it, its requests are not answered."""
@@ -67,22 +67,22 @@ class Client:
         self._identity = identity
         self._peer = Peer(self, tag)
         self._background = Background()
-        self._clocks = Clocks()
+        self._timeouts = RequestTimeouts()
         self._headers = Headers()
-        self._answers = RequestAnswers(responder, self._clocks)
-        self._serving = ServerRequestDispatcher(
-            self._answers, self._background, self._respond, self._find, self.on_noise
+        self._answers = RequestAnswers(responder, self._timeouts)
+        self._dispatcher = ServerRequestDispatcher(
+            self._answers, self._background, self._respond, self._find, self.on_protocol_warning
         )
         self._rounds = InputRounds(self, self._answers, self._background)
-        self._reopening = SessionRecovery(self, self._background)
-        self._pushes = UnexpectedRequests(self._peer, listener)
-        self._listenings = ListenStreams(listener.noise)
+        self._recovery = SessionRecovery(self, self._background)
+        self._unexpected = UnexpectedRequests(self._peer, listener)
+        self._streams = ListenStreams(listener.protocol_warning)
         self.task_slots: dict[str, PendingRequest] = {}
         """Calls that became tasks, by task id; requests from the server may refer to a task."""
         self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
-        self._notices = NotificationDispatcher(listener, self._listenings, self._tasks.changed, self._cancelled)
+        self._notifications = NotificationDispatcher(listener, self._streams, self._tasks.changed, self._cancelled)
         self._lost: str | None = None
-        self.continuations = ResponseInterceptors()
+        self.interceptors = ResponseInterceptors()
         """Handlers for responses that are not final, such as `input_required`."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
@@ -119,23 +119,23 @@ class Client:
             RpcError: The server refused.
             HttpError: The server responded with an HTTP error.
         """
-        self._pushes.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
+        self._unexpected.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
         await self._transport.open(self)
         await self._settle(era)
         if self.era.kind == "stateless":
-            self.continuations.on_result("input_required", self._rounds.begin)
-            self.continuations.on_error(_HEADER_MISMATCH, self._renew_headers)
-            self.continuations.on_error(_INVALID_REQUEST, self._pushes.error)
-            self.continuations.on_tool_error(self._pushes.tool_error)
-            self.continuations.on_result("task", self._tasks.begin)
-            self._peer.intercept = self.continuations.intercept
+            self.interceptors.on_result("input_required", self._rounds.begin)
+            self.interceptors.on_error(_HEADER_MISMATCH, self._renew_headers)
+            self.interceptors.on_error(_INVALID_REQUEST, self._unexpected.error)
+            self.interceptors.on_tool_error(self._unexpected.tool_error)
+            self.interceptors.on_result("task", self._tasks.begin)
+            self._peer.intercept = self.interceptors.intercept
         elif self.takes_tasks:
             self._tasks.is_stateless = False
             self._peer.intercept = self._tasks.intercept
 
     async def shake_hands(self) -> None:
         """Repeat the handshake after the server has lost the session; everything known about it may have changed."""
-        self._serving.withdraw_all()
+        self._dispatcher.withdraw_all()
         await self._settle("legacy")
         self._listener.tools_changed()
         self._listener.resources_changed()
@@ -192,18 +192,18 @@ class Client:
 
     async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
         """Send a request; return its result and whether it took input rounds, so that the result must not be cached."""
-        slot, future = jsonrpc.put(self.ask, method, body)
+        slot, future = jsonrpc.send_request(self.ask, method, body)
         try:
-            async with self._clocks.limit(slot, timeout):
+            async with self._timeouts.limit(slot, timeout):
                 return await future, slot.retry is not None
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
             self.give_up(slot, "the host stopped waiting")
 
-    def held(self) -> AbstractContextManager[None]:
+    def pause_timeouts(self) -> AbstractContextManager[None]:
         """Pause the timeouts of all pending requests; on the loop thread."""
-        return self._clocks.held(None)
+        return self._timeouts.paused(None)
 
     async def check(self, timeout: float) -> None:
         """Send a cheap request to check that the server responds. Raises the errors of `request`."""
@@ -214,7 +214,7 @@ class Client:
         tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        return self._headers.learn(tools, self._listener.noise)
+        return self._headers.learn(tools, self._listener.protocol_warning)
 
     def call_tool(self, slot: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a tool call, from any thread.
@@ -237,18 +237,18 @@ class Client:
         """Whether calls may become tasks."""
         return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
 
-    def pick_up(self, slot: PendingRequest, task: str) -> None:
+    def resume_task(self, slot: PendingRequest, task: str) -> None:
         """Follow an existing task as if it were the call that created it, from any thread."""
         self._peer.open(slot, "tools/call")
-        self._rounds.on_loop(self._tasks.pick_up, slot, task)
+        self._rounds.on_loop(self._tasks.resume, slot, task)
 
-    def leave(self, slot: PendingRequest) -> str | None:
+    def detach_task(self, slot: PendingRequest) -> str | None:
         """Stop waiting for a call that became a task, and let the task continue; from any thread.
 
         Returns:
             The task id; None if the call is not a task or is settled.
         """
-        task = self._tasks.leave(slot)
+        task = self._tasks.detach(slot)
         return task if task is not None and self.give_up(slot, "left") else None
 
     def ask(self, slot: PendingRequest, method: str, body: bytes) -> None:
@@ -272,17 +272,17 @@ class Client:
         if self._lost is not None and self._peer.claim(slot):
             raise ConnectionLost(self._lost)
 
-    def turn(self) -> ReadLease | None:
+    def lease_reads(self) -> ReadLease | None:
         """Lease the right to read in the calling thread, before a request is sent; None if unavailable."""
-        return self._transport.turn()
+        return self._transport.lease_reads()
 
-    def read_directly(self, slot: PendingRequest, turn: ReadLease, seconds: float) -> None:
+    def read_directly(self, slot: PendingRequest, lease: ReadLease, seconds: float) -> None:
         """Read messages for this request in the calling thread, for at most `seconds`."""
-        turn.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
+        lease.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
 
     def _is_outcome(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
         """Tell whether a line is only this request's outcome or progress; anything else is handled on the loop."""
-        return not slot.wants_task and self._peer.concerns(slot, line) and self.continuations.has_none(line)
+        return not slot.wants_task and self._peer.concerns(slot, line) and self.interceptors.has_none(line)
 
     def give_up(self, slot: PendingRequest, reason: str) -> bool:
         """Abandon a request and notify the server, from any thread.
@@ -293,14 +293,14 @@ class Client:
         if not self._peer.claim(slot):
             return False
         if slot.retry is None:
-            self.call_off(slot, reason)
+            self.cancel_request(slot, reason)
         else:
             self._rounds.withdraw(slot, reason)
         return True
 
-    def call_off(self, slot: PendingRequest, reason: str) -> None:
+    def cancel_request(self, slot: PendingRequest, reason: str) -> None:
         """Cancel the request last sent for this slot at the server."""
-        if not self._reopening.is_open and self._reopening.drop(slot.id):
+        if not self._recovery.is_open and self._recovery.drop(slot.id):
             return
         if slot.method != "initialize" and not self._transport.abort(slot.id):
             with contextlib.suppress(ConnectionLost):
@@ -319,13 +319,13 @@ class Client:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
         body = types.encode({"notifications": wanted})
-        listening = ListenStream(*jsonrpc.put(self.ask, "subscriptions/listen", body), wanted)
-        self._listenings.add(listening, self.give_up)
-        return listening
+        stream = ListenStream(*jsonrpc.send_request(self.ask, "subscriptions/listen", body), wanted)
+        self._streams.add(stream, self.give_up)
+        return stream
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """Send a request of the negotiation. Cancelling the future abandons the request without a notification."""
-        slot, future = jsonrpc.put(self.ask, method, params)
+        slot, future = jsonrpc.send_request(self.ask, method, params)
 
         def over(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
@@ -349,9 +349,9 @@ class Client:
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
-        if not self._reopening.is_open and slot.method != "initialize":
+        if not self._recovery.is_open and slot.method != "initialize":
             message = OutboundMessage(frame, "request", slot.id, slot.method, headers)
-            if self._reopening.hold(message):
+            if self._recovery.hold(message):
                 return
         self._send(frame, "request", slot.id, slot.method, headers)
 
@@ -371,28 +371,28 @@ class Client:
 
     # -- messages from the server -------------------------------------------------------------------------------------
 
-    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
+    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
         """Handle an incoming message (called by the transport); messages after the end are dropped."""
         if self._lost is None:
-            self._peer.receive(line, carrier)
+            self._peer.receive(line, origin_request_id)
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """Fail a request that the transport could not deliver (called by the transport)."""
         slot = self._peer.slot(identifier)
-        if slot is None or not isinstance(error, RpcError) or not self.continuations.remedy(slot, error):
+        if slot is None or not isinstance(error, RpcError) or not self.interceptors.handle_error(slot, error):
             self._peer.fail(identifier, error)
 
     def expired(self, message: OutboundMessage) -> None:
         """Recover the session that the server has lost (called by the transport)."""
-        self._reopening.expired(message)
+        self._recovery.expired(message)
 
     def unreachable(self, reason: str) -> None:
         """Report a failed connection attempt (called by the transport)."""
         self._listener.unreachable(reason)
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """Log a protocol violation (called by the transport)."""
-        self._listener.noise(text)
+        self._listener.protocol_warning(text)
 
     def stderr(self, lines: list[str]) -> None:
         """Log standard error output (called by the transport)."""
@@ -404,39 +404,41 @@ class Client:
         self._listener.lost(reason)  # first: a caller that sees its call fail may retry at once
         self._end(reason)
 
-    def on_request(self, request: types.Envelope, carrier: RequestId | None) -> None:
+    def on_request(self, request: types.Envelope, origin_request_id: RequestId | None) -> None:
         """Handle a request from the server (called by the peer)."""
         if self.era.kind == "stateless":
-            self._pushes.request(request.method or "", carrier)
+            self._unexpected.request(request.method or "", origin_request_id)
         elif self._transport.queued > _MAX_UNREAD:
-            self.on_noise(f"request {request.method} from the server not answered: the server does not read its input")
+            self.on_protocol_warning(
+                f"request {request.method} from the server not answered: the server does not read its input"
+            )
         else:
-            self._serving.serve(request, carrier)
+            self._dispatcher.serve(request, origin_request_id)
 
     def on_notification(self, method: str, params: Raw) -> None:
         """Handle a notification (called by the peer)."""
-        self._notices.hear(method, params)
+        self._notifications.dispatch(method, params)
 
-    def on_noise(self, text: str) -> None:
+    def on_protocol_warning(self, text: str) -> None:
         """Log a malformed message (called by the peer)."""
-        self._listener.noise(text)
+        self._listener.protocol_warning(text)
 
     def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
         frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (types.encode(identifier), member.encode(), bytes(value))
         with contextlib.suppress(ConnectionLost):
             self._send(frame, "response", identifier, "", self._headers_of(""))
 
-    def _find(self, task: str | None, carrier: RequestId | None) -> PendingRequest | None:
+    def _find(self, task: str | None, origin_request_id: RequestId | None) -> PendingRequest | None:
         slot = self.task_slots.get(task) if task is not None else None
-        return slot or self._peer.slot(carrier)
+        return slot or self._peer.slot(origin_request_id)
 
     def _cancelled(self, identifier: int | str) -> None:
         """Withdraw a server's request (handshake era), or end a subscription (stateless era)."""
-        listening = self._listenings.find(identifier)
+        stream = self._streams.find(identifier)
         if self.era.kind == "handshake":
-            self._serving.withdraw(identifier)
-        elif listening is not None and self._peer.claim(listening.slot):
-            listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
+            self._dispatcher.withdraw(identifier)
+        elif stream is not None and self._peer.claim(stream.slot):
+            stream.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
     # -- calls of several requests -------------------------------------------------------------------------------------
 
@@ -470,10 +472,10 @@ class Client:
 
     def _renew_headers(self, slot: PendingRequest, error: RpcError) -> bool:
         """Retry a call once after its headers were rejected: the tools may have changed, so they are listed again."""
-        return slot.name is not None and self._rounds.mend(slot, self._look_up_headers())
+        return slot.name is not None and self._rounds.resend_once(slot, self._look_up_headers())
 
     async def _look_up_headers(self) -> bytes:
-        await self.list_tools(timeout=_LOOK_UP)
+        await self.list_tools(timeout=_LIST_TOOLS_TIMEOUT)
         self._listener.tools_changed()
         return b""
 

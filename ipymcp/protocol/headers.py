@@ -53,7 +53,7 @@ class Headers:
     """The headers for the messages of one connection."""
 
     def __init__(self) -> None:
-        self._designated: dict[str, tuple[HeaderParameter, ...]] = {}
+        self._parameters: dict[str, tuple[HeaderParameter, ...]] = {}
 
     def learn(self, tools: list[types.ToolDefinition], warn: Callable[[str], None]) -> list[types.ToolDefinition]:
         """Read the header annotations of all tools.
@@ -66,7 +66,7 @@ class Headers:
             The tools whose annotations are valid.
         """
         valid: list[types.ToolDefinition] = []
-        designated: dict[str, tuple[HeaderParameter, ...]] = {}
+        by_tool: dict[str, tuple[HeaderParameter, ...]] = {}
         for tool in tools:
             try:
                 parameters = header_parameters(tool.inputSchema)
@@ -75,8 +75,8 @@ class Headers:
                 continue
             valid.append(tool)
             if parameters:
-                designated[tool.name] = parameters
-        self._designated = designated
+                by_tool[tool.name] = parameters
+        self._parameters = by_tool
         return valid
 
     def of(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
@@ -103,7 +103,7 @@ class Headers:
             named = name if name is not None else _named(method, body)
             if named is not None:
                 headers["Mcp-Name"] = header_value(named)
-            parameters = self._designated.get(name) if name is not None else None
+            parameters = self._parameters.get(name) if name is not None else None
             if parameters:
                 headers.update(_mirrored(parameters, types.loads(body)))
         return headers

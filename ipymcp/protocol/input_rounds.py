@@ -64,7 +64,7 @@ class ResponseInterceptors:
     def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Pass a response to its handler; see `Intercept`."""
         if len(error):
-            return self.remedy(slot, rpc_error(error))
+            return self.handle_error(slot, rpc_error(error))
         if self.has_none(line):
             return False
         try:
@@ -79,7 +79,7 @@ class ResponseInterceptors:
         handler(slot, result)
         return True
 
-    def remedy(self, slot: PendingRequest, error: RpcError) -> bool:
+    def handle_error(self, slot: PendingRequest, error: RpcError) -> bool:
         """Pass an error to its handler; True if that failed or renewed the request."""
         handler = self._errors.get(error.code)
         return handler is not None and handler(slot, error)
@@ -96,11 +96,15 @@ def _is_plainly_complete(line: bytes | bytearray) -> bool:
 
 
 MAX_ROUNDS = 10
-_ITS_FAULT = "a fault of the server"
+_SERVER_FAULT = "a fault of the server"
 
 
-class RoundClient(Protocol):
-    """The part of a `Client` that resends requests."""
+class RequestOwner(Protocol):
+    """The part of a `Client` that owns pending requests."""
+
+    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
+        """Send a request and wait for its result."""
+        ...
 
     def reassign_id(self, slot: PendingRequest) -> bool:
         """Assign a new id to a request; False if it is no longer pending."""
@@ -114,7 +118,11 @@ class RoundClient(Protocol):
         """Fail a request."""
         ...
 
-    def call_off(self, slot: PendingRequest, reason: str) -> None:
+    def succeed(self, slot: PendingRequest, result: Raw) -> None:
+        """Complete a request."""
+        ...
+
+    def cancel_request(self, slot: PendingRequest, reason: str) -> None:
         """Cancel a request at the server."""
         ...
 
@@ -123,13 +131,13 @@ class InputRounds:
     """Gathers requested input and resends requests. Belongs to the loop, except `withdraw`.
 
     Args:
-        asker: The client.
+        client: The client.
         answers: Answers requests from the server.
         background: Runs the tasks.
     """
 
-    def __init__(self, asker: RoundClient, answers: RequestAnswers, background: Background) -> None:
-        self._asker = asker
+    def __init__(self, client: RequestOwner, answers: RequestAnswers, background: Background) -> None:
+        self._client = client
         self._answers = answers
         self._background = background
         self._loop = asyncio.get_running_loop()
@@ -140,33 +148,33 @@ class InputRounds:
         retry.rounds += 1
         try:
             if slot.method not in ROUND_METHODS:
-                raise CallError(f"the server asks for input to answer {slot.method}", hint=_ITS_FAULT)
+                raise CallError(f"the server asks for input to answer {slot.method}", hint=_SERVER_FAULT)
             required = _read(result)
             if retry.rounds > MAX_ROUNDS:
-                hint = f"{_ITS_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
+                hint = f"{_SERVER_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
                 raise CallError(f"the server asked for input {MAX_ROUNDS} times and still wants more", hint=hint)
             requests = self._check(required.inputRequests or {})
         except CallError as error:
-            self._asker.fail(slot, error)
+            self._client.fail(slot, error)
             return
-        self.again(slot, self._gather(slot, requests, required.requestState))
+        self.resend(slot, self._gather(slot, requests, required.requestState))
 
-    def again(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
+    def resend(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
         """Send a request again after `prepare` has returned the additional params."""
         retry = _retry_of(slot)
-        if self._asker.reassign_id(slot):
+        if self._client.reassign_id(slot):
             retry.work = self._background.spawn(self._send(slot, retry, prepare), f"ipymcp-round-{slot.id}")
         else:
             prepare.close()
 
-    def mend(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
-        """Call `again`, but at most once for each request; False if it was already tried."""
+    def resend_once(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
+        """Call `resend`, but at most once for each request; False if it was already tried."""
         retry = _retry_of(slot)
         if retry.headers_renewed:
             prepare.close()
             return False
         retry.headers_renewed = True
-        self.again(slot, prepare)
+        self.resend(slot, prepare)
         return True
 
     def withdraw(self, slot: PendingRequest, reason: str) -> None:
@@ -181,21 +189,21 @@ class InputRounds:
     def _withdraw(self, slot: PendingRequest, reason: str) -> None:
         assert slot.retry is not None
         if slot.retry.work is None:
-            self._asker.call_off(slot, reason)
+            self._client.cancel_request(slot, reason)
         else:
             slot.retry.work.cancel()
 
     async def _send(self, slot: PendingRequest, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
         try:
-            if self._asker.send_again(slot, await prepare):
+            if self._client.send_again(slot, await prepare):
                 retry.work = None
         except McpError as error:
-            self._asker.fail(slot, error)
+            self._client.fail(slot, error)
         except Exception as error:  # a bug must not leave the caller waiting forever
-            self._asker.fail(slot, CallError(f"failed because of a bug in ipymcp: {error!r}"))
+            self._client.fail(slot, CallError(f"failed because of a bug in ipymcp: {error!r}"))
             raise
 
-    async def answers_to(self, slot: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
+    async def answer_all(self, slot: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
         """Answer a server's input requests, by key.
 
         Raises:
@@ -210,12 +218,12 @@ class InputRounds:
             try:
                 request = types.decode(raw, _InputRequest)
             except ValueError as error:
-                raise CallError(f"the server sent a malformed input request ({error})", hint=_ITS_FAULT) from None
+                raise CallError(f"the server sent a malformed input request ({error})", hint=_SERVER_FAULT) from None
             try:
                 params = self._answers.check(request.method, request.params)
             except RpcError as error:
                 what = f"the server sent an input request that is not allowed: {error.message}"
-                raise CallError(what, hint=_ITS_FAULT) from None
+                raise CallError(what, hint=_SERVER_FAULT) from None
             checked.append(_Request(key, request.method, params))
         return checked
 
@@ -267,11 +275,11 @@ def _read(result: Raw) -> _InputRequired:
     try:
         required = types.decode(result, _InputRequired)
     except ValueError as error:
-        raise CallError(f"the server sent a malformed input request ({error})", hint=_ITS_FAULT) from None
+        raise CallError(f"the server sent a malformed input request ({error})", hint=_SERVER_FAULT) from None
     if required.requestState == Raw(b"null"):
         required.requestState = Raw()
     if required.inputRequests is None and not len(required.requestState):
-        raise CallError("the server asks for input without saying which", hint=_ITS_FAULT)
+        raise CallError("the server asks for input without saying which", hint=_SERVER_FAULT)
     return required
 
 

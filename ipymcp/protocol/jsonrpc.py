@@ -46,11 +46,11 @@ class Background:
             task.cancel()
 
 
-class Clocks:
+class RequestTimeouts:
     """The timeouts of one connection's requests. Belongs to the loop."""
 
     def __init__(self) -> None:
-        self._running: dict[PendingRequest, _Clock] = {}
+        self._running: dict[PendingRequest, _PausableTimeout] = {}
 
     @contextlib.asynccontextmanager
     async def limit(self, slot: PendingRequest, seconds: float | None) -> AsyncGenerator[None]:
@@ -60,41 +60,41 @@ class Clocks:
             TimeoutError: The time is up.
         """
         async with asyncio.timeout(seconds) as scope:
-            self._running[slot] = _Clock(scope)
+            self._running[slot] = _PausableTimeout(scope)
             try:
                 yield
             finally:
                 del self._running[slot]
 
     @contextlib.contextmanager
-    def held(self, slot: PendingRequest | None) -> Generator[None]:
+    def paused(self, slot: PendingRequest | None) -> Generator[None]:
         """Pause the timeout of one request, or of all requests if `slot` is None."""
-        clocks = [clock for of, clock in self._running.items() if slot is None or of is slot]
-        for clock in clocks:
-            clock.hold()
+        timeouts = [timeout for of, timeout in self._running.items() if slot is None or of is slot]
+        for timeout in timeouts:
+            timeout.pause()
         try:
             yield
         finally:
-            for clock in clocks:
-                clock.release()
+            for timeout in timeouts:
+                timeout.resume()
 
 
-class _Clock:
+class _PausableTimeout:
     def __init__(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
-        self._holds = 0
+        self._pauses = 0
         self._left: float | None = None
 
-    def hold(self) -> None:
-        self._holds += 1
+    def pause(self) -> None:
+        self._pauses += 1
         end = self._scope.when()
-        if self._holds == 1 and end is not None and not self._scope.expired():
+        if self._pauses == 1 and end is not None and not self._scope.expired():
             self._left = max(end - asyncio.get_running_loop().time(), 0)
             self._scope.reschedule(None)
 
-    def release(self) -> None:
-        self._holds -= 1
-        if self._holds == 0 and self._left is not None:
+    def resume(self) -> None:
+        self._pauses -= 1
+        if self._pauses == 0 and self._left is not None:
             with contextlib.suppress(RuntimeError):  # the request has finished
                 self._scope.reschedule(asyncio.get_running_loop().time() + self._left)
             self._left = None
@@ -104,7 +104,8 @@ _ID = rb'"id"\s*:\s*(?:(-?\d+)|"((?:[^"\\]|\\.)*)")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _NULL, _ABSENT = Raw(b"null"), Raw()
-_ITS_FAULT = "a fault of the server; its log has the line"
+METHOD_NOT_FOUND = -32601
+_SERVER_FAULT = "a fault of the server; its log has the line"
 
 
 class PendingRequest:
@@ -155,15 +156,15 @@ class Intercept(Protocol):
 class Handler(Protocol):
     """Handles requests, notifications and malformed messages from the other side."""
 
-    def on_request(self, request: types.Envelope, carrier: int | str | float | None) -> None:
-        """Handle a request; `carrier` is the id of our request whose response stream carried it, if any."""
+    def on_request(self, request: types.Envelope, origin_request_id: int | str | float | None) -> None:
+        """Handle a request; `origin_request_id` is the id of our request whose response stream carried it, if any."""
         ...
 
     def on_notification(self, method: str, params: Raw) -> None:
         """Handle a notification."""
         ...
 
-    def on_noise(self, text: str) -> None:
+    def on_protocol_warning(self, text: str) -> None:
         """Log a message that violates the protocol."""
         ...
 
@@ -176,7 +177,7 @@ class Peer:
         self._handler = handler
         self._slots: dict[int | str | float, PendingRequest] = {}
         self._next_id = itertools.count(1).__next__
-        self._given_up: deque[int | str | float] = deque(maxlen=256)
+        self._abandoned: deque[int | str | float] = deque(maxlen=256)
         """Ids of recently abandoned requests, whose late responses are ignored."""
         self.intercept: Intercept | None = None
         """Called with every response before it is matched to its request."""
@@ -223,7 +224,7 @@ class Peer:
             if slot.id == identifier:
                 return False
             identifier = slot.id  # reassigned concurrently
-        self._given_up.append(identifier)
+        self._abandoned.append(identifier)
         return True
 
     def fail(self, identifier: int | str | float, error: McpError) -> bool:
@@ -259,39 +260,41 @@ class Peer:
             return False
         return message.method is None and message.id == slot.id and len(message.result) > 0
 
-    def receive(self, line: bytes | bytearray, carrier: int | str | float | None = None) -> None:
+    def receive(self, line: bytes | bytearray, origin_request_id: int | str | float | None = None) -> None:
         """Handle one line from the other side: a message, or a batch of messages.
 
         Args:
             line: JSON.
-            carrier: Id of our request whose response stream carried the line, if any.
+            origin_request_id: Id of our request whose response stream carried the line, if any.
         """
         try:
             message = types.read_envelope(line)
         except ValueError as error:
-            self._receive_garbage(line, error)
+            self._receive_malformed(line, error)
             return
         if isinstance(message, list):
             for item in message:
-                self._receive_item(bytes(item), carrier)
+                self._receive_item(bytes(item), origin_request_id)
         else:
-            self._dispatch(message, line, carrier)
+            self._dispatch(message, line, origin_request_id)
 
-    def _receive_item(self, item: bytes, carrier: int | str | float | None) -> None:
+    def _receive_item(self, item: bytes, origin_request_id: int | str | float | None) -> None:
         try:
             message = types.decode(item, types.Envelope)
         except ValueError as error:
-            self._receive_garbage(item, error)
+            self._receive_malformed(item, error)
         else:
-            self._dispatch(message, item, carrier)
+            self._dispatch(message, item, origin_request_id)
 
-    def _dispatch(self, message: types.Envelope, line: bytes | bytearray, carrier: int | str | float | None) -> None:
+    def _dispatch(
+        self, message: types.Envelope, line: bytes | bytearray, origin_request_id: int | str | float | None
+    ) -> None:
         if message.method is None:
             self._receive_answer(message, line)
         elif message.id is not None:
-            self._handler.on_request(message, carrier)
+            self._handler.on_request(message, origin_request_id)
         elif message.method == "notifications/progress":
-            self._receive_progress_of(message.params)
+            self._receive_progress(message.params)
         else:
             self._handler.on_notification(message.method, message.params)
 
@@ -309,34 +312,34 @@ class Peer:
         elif slot is not None and len(result):
             slot.settle(result=result)
         elif slot is not None:
-            slot.settle(error=CallError("the server's answer holds neither a result nor an error", hint=_ITS_FAULT))
-        elif identifier in self._given_up:
-            self._given_up.remove(identifier)
+            slot.settle(error=CallError("the server's answer holds neither a result nor an error", hint=_SERVER_FAULT))
+        elif identifier in self._abandoned:
+            self._abandoned.remove(identifier)
         elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
-            self._handler.on_noise(f"an answer to no request in flight (id {message.id!r}): {what}")
+            self._handler.on_protocol_warning(f"an answer to no request in flight (id {message.id!r}): {what}")
         else:
-            self._handler.on_noise(f"JSON, but no JSON-RPC message: {excerpt(line)}")
+            self._handler.on_protocol_warning(f"JSON, but no JSON-RPC message: {excerpt(line)}")
 
-    def _receive_progress_of(self, params: Raw) -> None:
+    def _receive_progress(self, params: Raw) -> None:
         try:
             progress = types.decode(params, types.Progress)
         except ValueError:
-            self._handler.on_noise(f"progress without a usable token: {excerpt(bytes(params))}")
+            self._handler.on_protocol_warning(f"progress without a usable token: {excerpt(bytes(params))}")
             return
         slot = self._slots.get(progress.progressToken)
         if slot is not None:
             slot.deliver(progress)
 
-    def _receive_garbage(self, line: bytes | bytearray, error: ValueError) -> None:
+    def _receive_malformed(self, line: bytes | bytearray, error: ValueError) -> None:
         """Handle a line that is not JSON or not JSON-RPC. If it was meant as a response, fail that request at once."""
         identifier = find_id(line[:4096], line[-4096:])
         if identifier is not None and isinstance(error, types.InvalidJson):
-            failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_ITS_FAULT)
+            failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_SERVER_FAULT)
             if self.fail(identifier, failure):
-                self._handler.on_noise(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
+                self._handler.on_protocol_warning(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
                 return
-        self._handler.on_noise(f"not a message: {excerpt(line)}")
+        self._handler.on_protocol_warning(f"not a message: {excerpt(line)}")
 
 
 def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | None:
@@ -373,7 +376,7 @@ def rpc_error(raw: Raw) -> RpcError:
     return RpcError(error.message or "the server refused", code=error.code, data=data)
 
 
-def put(
+def send_request(
     ask: Callable[[PendingRequest, str, bytes], None], method: str, body: bytes
 ) -> tuple[PendingRequest, asyncio.Future[Raw]]:
     """Send a request.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ipymcp.errors import ProtocolError, RpcError
 from ipymcp.protocol import types
-from ipymcp.protocol.jsonrpc import excerpt
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, excerpt
 from ipymcp.protocol.negotiation import shaped
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_PAGES = 1000
-METHOD_NOT_FOUND = -32601
 
 
 class Requester(Protocol):
@@ -41,7 +40,7 @@ class Requester(Protocol):
         """Send a request; return its result and whether it took input rounds."""
         ...
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """Log a protocol violation."""
         ...
 
@@ -103,10 +102,10 @@ async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float 
         if not cursor:
             return Listed(items, ttl)
         if cursor in cursors:
-            client.noise(f"{listing.method} repeats its cursor {cursor!r}; the list ends here")
+            client.protocol_warning(f"{listing.method} repeats its cursor {cursor!r}; the list ends here")
             return Listed(items, ttl)
         cursors.add(cursor)
-    client.noise(f"{listing.method} has more than {MAX_PAGES:,} pages; the list ends here")
+    client.protocol_warning(f"{listing.method} has more than {MAX_PAGES:,} pages; the list ends here")
     return Listed(items, ttl)
 
 
@@ -116,7 +115,9 @@ def _items(client: Requester, listing: ListMethod[T], raws: list[Raw]) -> list[T
         try:
             found.append(types.decode(raw, listing.item))
         except ValueError as error:
-            client.noise(f"a {listing.noun} left out, its definition is malformed ({error}): {excerpt(bytes(raw))}")
+            client.protocol_warning(
+                f"a {listing.noun} left out, its definition is malformed ({error}): {excerpt(bytes(raw))}"
+            )
     return found
 
 

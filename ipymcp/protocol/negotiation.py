@@ -41,7 +41,7 @@ _ERA_NEUTRAL_STATUSES = frozenset({401, 403, 407, 429, 503})
 _OUR_VERSIONS = f"ipymcp supports {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
 
 
-class Settled(NamedTuple):
+class NegotiationResult(NamedTuple):
     """The result of the negotiation."""
 
     era: Era
@@ -57,7 +57,7 @@ async def negotiate(
     identity: Identity,
     capabilities: dict[str, Any],
     choice: EraChoice,
-) -> Settled:
+) -> NegotiationResult:
     """Negotiate the era and version.
 
     Args:
@@ -83,7 +83,7 @@ class _Negotiation:
         self._identity = identity
         self._capabilities = capabilities
 
-    async def settle(self, choice: EraChoice) -> Settled:
+    async def settle(self, choice: EraChoice) -> NegotiationResult:
         if choice == "legacy":
             return await self._handshake()
         discover = self._discover()
@@ -92,36 +92,36 @@ class _Negotiation:
                 return await self._modern(discover)
             await asyncio.wait({discover}, timeout=PROBE_SILENCE)
             if discover.done():
-                return self._settle_probe(discover) or await self._handshake()
+                return self._read_probe(discover) or await self._handshake()
             return (await self._first_of_both(discover))._replace(was_answered=False)
         finally:
             discover.cancel()
 
-    async def _modern(self, discover: asyncio.Future[Raw]) -> Settled:
+    async def _modern(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         await asyncio.wait({discover})
-        settled = self._settle_probe(discover)
+        settled = self._read_probe(discover)
         if settled is None:
             raise ProtocolError("the server does not speak the stateless era", hint=eras.OTHER_ERA)
         return settled
 
-    async def _first_of_both(self, discover: asyncio.Future[Raw]) -> Settled:
+    async def _first_of_both(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         initialize = self._initialize()
         pending = {discover, initialize}
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                settled = self._settle_probe(discover) if discover in done else None
+                settled = self._read_probe(discover) if discover in done else None
                 if settled is not None:
                     return settled
                 if initialize in done and initialize.exception() is None:
                     break
-            return _settle_initialized(initialize.result())
+            return _read_initialize(initialize.result())
         finally:
             initialize.cancel()
 
-    async def _handshake(self) -> Settled:
+    async def _handshake(self) -> NegotiationResult:
         try:
-            return _settle_initialized(await self._initialize())
+            return _read_initialize(await self._initialize())
         except RpcError as error:
             if error.code != UNSUPPORTED_VERSION:
                 raise
@@ -156,7 +156,7 @@ class _Negotiation:
         }
         return self._ask("initialize", types.encode(params))
 
-    def _settle_probe(self, discover: asyncio.Future[Raw]) -> Settled | None:
+    def _read_probe(self, discover: asyncio.Future[Raw]) -> NegotiationResult | None:
         """Read the response to the probe; None if the handshake has to be tried."""
         try:
             result = shaped(discover.result(), types.DiscoverResult, "server/discover")
@@ -182,16 +182,16 @@ class _Negotiation:
             raise _no_common_version(result.supportedVersions)
         info = result.meta.get("io.modelcontextprotocol/serverInfo")
         era = eras.stateless(version, self._identity, self._capabilities)
-        return Settled(era, result.capabilities, info if is_object(info) else {}, result.instructions)
+        return NegotiationResult(era, result.capabilities, info if is_object(info) else {}, result.instructions)
 
 
-def _settle_initialized(raw: Raw) -> Settled:
+def _read_initialize(raw: Raw) -> NegotiationResult:
     result = shaped(raw, types.InitializeResult, "initialize")
     if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
         what = f"the server answered with the unknown protocol version {result.protocolVersion!r}"
         raise ProtocolError(what, hint=_OUR_VERSIONS)
     era = eras.handshake(result.protocolVersion)
-    return Settled(era, result.capabilities, result.serverInfo, result.instructions)
+    return NegotiationResult(era, result.capabilities, result.serverInfo, result.instructions)
 
 
 def shaped(raw: Raw, kind: type[T], method: str) -> T:

@@ -20,18 +20,18 @@ from msgspec import Raw, Struct
 from ipymcp.errors import CallError, RpcError
 from ipymcp.protocol import types
 from ipymcp.protocol.eras import OTHER_ERA
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
+    from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest, RequestTimeouts
     from ipymcp.protocol.subscriptions import Listener
 
 
 MAX_CONCURRENT_REQUESTS = 32
 """Maximum concurrent requests from one server."""
-METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 BUSY = -32000
@@ -64,12 +64,12 @@ class RequestAnswers:
 
     Args:
         responder: Answers the requests.
-        clocks: Timeouts, which are paused meanwhile.
+        timeouts: Timeouts, which are paused meanwhile.
     """
 
-    def __init__(self, responder: Responder, clocks: Clocks) -> None:
+    def __init__(self, responder: Responder, timeouts: RequestTimeouts) -> None:
         self._responder = responder
-        self._clocks = clocks
+        self._timeouts = timeouts
         self.declared = responder.capabilities()
         self._in_progress = 0
 
@@ -122,7 +122,7 @@ class RequestAnswers:
             RpcError: The request was refused or failed.
         """
         try:
-            with self._clocks.held(slot):
+            with self._timeouts.paused(slot):
                 result: object = await self._responder.answer(method, params, slot)
                 if not is_object(result):
                     raise TypeError(f"{type(result).__name__} is not a result object")
@@ -200,7 +200,7 @@ class ServerRequestDispatcher:
         background: Runs the tasks.
         respond: Sends a response, given the request id, the member name (`result` or `error`) and its JSON.
         find: Finds our pending request by task id or request id.
-        noise: Writes to the log.
+        warn: Writes to the log.
     """
 
     def __init__(
@@ -209,21 +209,21 @@ class ServerRequestDispatcher:
         background: Background,
         respond: Callable[[int | str | float, str, Raw], None],
         find: Callable[[str | None, int | str | float | None], PendingRequest | None],
-        noise: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._answers = answers
         self._background = background
         self._respond = respond
         self._find = find
-        self._noise = noise
+        self._warn = warn
         self._tasks: dict[int | str | float, asyncio.Task[None]] = {}
 
-    def serve(self, request: types.Envelope, carrier: int | str | float | None) -> None:
+    def serve(self, request: types.Envelope, origin_request_id: int | str | float | None) -> None:
         """Handle one request.
 
         Args:
             request: The request.
-            carrier: Id of our request whose response stream carried it, if any.
+            origin_request_id: Id of our request whose response stream carried it, if any.
         """
         identifier, method = request.id, request.method or ""
         assert identifier is not None
@@ -231,17 +231,17 @@ class ServerRequestDispatcher:
             self._respond(identifier, "result", Raw(b"{}"))
             return
         if identifier in self._tasks:  # two responses with one id would be ambiguous
-            self._noise(f"the server sent {method} with an id in use ({identifier!r}): not answered")
+            self._warn(f"the server sent {method} with an id in use ({identifier!r}): not answered")
             return
         try:
             params = self._answers.check(method, request.params)
             self._answers.reserve()
         except RpcError as error:
             why = "which this host does not offer" if error.code == METHOD_NOT_FOUND else f"refused: {error.message}"
-            self._noise(f"the server sent {method}, {why}")
+            self._warn(f"the server sent {method}, {why}")
             self._refuse(identifier, error)
             return
-        slot = self._find(_related_task(params), carrier)
+        slot = self._find(_related_task(params), origin_request_id)
         work = self._answer(identifier, method, params, slot)
         task = self._background.spawn(work, f"ipymcp-answer-{identifier}")
         self._tasks[identifier] = task
@@ -253,7 +253,7 @@ class ServerRequestDispatcher:
         if task is None:
             return False
         task.cancel()
-        self._noise(f"the server withdrew its request {identifier!r}")
+        self._warn(f"the server withdrew its request {identifier!r}")
         return True
 
     def withdraw_all(self) -> None:
@@ -272,7 +272,7 @@ class ServerRequestDispatcher:
             result = await self._answers.answer(method, params, slot)
         except RpcError as error:
             if error.__cause__ is not None:
-                self._noise(f"{error.message}: {error.__cause__!r}")
+                self._warn(f"{error.message}: {error.__cause__!r}")
             self._refuse(identifier, error)
         else:
             self._respond(identifier, "result", result)
@@ -327,15 +327,17 @@ class UnexpectedRequests:
         self.may_reopen = True
         """Whether the era may change."""
 
-    def request(self, method: str, carrier: int | str | float | None) -> None:
+    def request(self, method: str, origin_request_id: int | str | float | None) -> None:
         """Handle a request: fail the call that caused it, or all candidates if unknown."""
-        self._listener.noise(f"request {method} from the server is not part of this era: not answered")
+        self._listener.protocol_warning(f"request {method} from the server is not part of this era: not answered")
         if method not in CAPABILITIES:
             return
-        slot = self._peer.slot(carrier)
-        meant = [slot] if slot else [waiting for waiting in self._peer.waiting() if waiting.method in ROUND_METHODS]
+        slot = self._peer.slot(origin_request_id)
+        candidates = (
+            [slot] if slot else [waiting for waiting in self._peer.waiting() if waiting.method in ROUND_METHODS]
+        )
         what = f"asked for {method} without a handshake"
-        self._fail(meant, f"the server {what}", f"it {what.replace('asked', 'asks')}")
+        self._fail(candidates, f"the server {what}", f"it {what.replace('asked', 'asks')}")
 
     def error(self, slot: PendingRequest, error: RpcError) -> bool:
         """Handle an error -32600; False if it has another cause."""

@@ -50,7 +50,7 @@ class Listener(Protocol):
         """A log message from the server, with its MCP level."""
         ...
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """A protocol violation by the server."""
         ...
 
@@ -79,7 +79,7 @@ class NotificationDispatcher:
 
     Args:
         listener: The client's listener.
-        listenings: Subscription streams of the stateless era.
+        streams: Subscription streams of the stateless era.
         task_changed: Called with the id of a task that has changed.
         cancelled: Called with the request id of `notifications/cancelled`: a server's request or our subscription.
     """
@@ -87,16 +87,16 @@ class NotificationDispatcher:
     def __init__(
         self,
         listener: Listener,
-        listenings: ListenStreams,
+        streams: ListenStreams,
         task_changed: Callable[[str], None],
         cancelled: Callable[[int | str], None],
     ) -> None:
         self._listener = listener
-        self._listenings = listenings
-        self._tell_task = task_changed
+        self._streams = streams
+        self._on_task_changed = task_changed
         self._cancelled = cancelled
 
-    def hear(self, method: str, params: Raw) -> None:
+    def dispatch(self, method: str, params: Raw) -> None:
         """Handle one notification."""
         if method == "notifications/tools/list_changed":
             self._listener.tools_changed()
@@ -105,7 +105,7 @@ class NotificationDispatcher:
         elif method == "notifications/cancelled":
             self._cancel(params)
         elif method == "notifications/subscriptions/acknowledged":
-            self._listenings.acknowledge(params)
+            self._streams.acknowledge(params)
         elif method == "notifications/resources/list_changed":
             self._listener.resources_changed()
         elif method == "notifications/prompts/list_changed":
@@ -115,14 +115,14 @@ class NotificationDispatcher:
         elif method in ("notifications/tasks", "notifications/tasks/status"):
             self._task_changed(params)
         elif method not in _IGNORED:
-            self._listener.noise(f"an unknown notification: {method}")
+            self._listener.protocol_warning(f"an unknown notification: {method}")
 
     def _log(self, params: Raw) -> None:
         try:
             message = types.decode(params, types.LogMessage)
             data = types.loads(message.data)
         except ValueError:
-            self._listener.noise(f"a malformed log message: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a malformed log message: {excerpt(bytes(params))}")
             return
         text = data if isinstance(data, str) else types.encode(data).decode()
         self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
@@ -131,13 +131,13 @@ class NotificationDispatcher:
         try:
             self._listener.resource_updated(types.decode(params, types.ResourceUpdated).uri)
         except ValueError:
-            self._listener.noise(f"a malformed resource update: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a malformed resource update: {excerpt(bytes(params))}")
 
     def _task_changed(self, params: Raw) -> None:
         try:
-            self._tell_task(types.decode(params, TaskState).id)
+            self._on_task_changed(types.decode(params, TaskState).id)
         except ValueError:
-            self._listener.noise(f"a malformed task notification: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a malformed task notification: {excerpt(bytes(params))}")
 
     def _cancel(self, params: Raw) -> None:
         try:
@@ -145,7 +145,7 @@ class NotificationDispatcher:
         except ValueError:
             identifier = None
         if identifier is None:
-            self._listener.noise(f"a cancellation without a request id: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a cancellation without a request id: {excerpt(bytes(params))}")
         else:
             self._cancelled(identifier)
 
@@ -187,25 +187,25 @@ class ListenStreams:
     """The open subscription streams of one connection.
 
     Args:
-        noise: Called with a warning for each part of a filter that the server ignores.
+        warn: Called with a warning for each part of a filter that the server ignores.
     """
 
-    def __init__(self, noise: Callable[[str], None]) -> None:
-        self._noise = noise
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
         self._open: dict[int, ListenStream] = {}
 
-    def add(self, listening: ListenStream, give_up: Callable[[PendingRequest, str], object]) -> None:
+    def add(self, stream: ListenStream, give_up: Callable[[PendingRequest, str], object]) -> None:
         """Track a stream until it ends; `give_up` cancels its request at the server."""
-        self._open[listening.slot.id] = listening
+        self._open[stream.slot.id] = stream
 
         def over(done: asyncio.Future[Raw]) -> None:
-            self._open.pop(listening.slot.id, None)
+            self._open.pop(stream.slot.id, None)
             if done.cancelled() or done.exception() is None:
-                give_up(listening.slot, "no longer listening")
-            if not listening.acknowledged.done():
-                listening.acknowledged.cancel()
+                give_up(stream.slot, "no longer listening")
+            if not stream.acknowledged.done():
+                stream.acknowledged.cancel()
 
-        listening.ended.add_done_callback(over)
+        stream.ended.add_done_callback(over)
 
     def find(self, identifier: object) -> ListenStream | None:
         """Find the stream with this request id."""
@@ -215,16 +215,16 @@ class ListenStreams:
         """Handle `notifications/subscriptions/acknowledged`."""
         message = types.loads(params) if len(params) else None
         meta, honoured = (message.get("_meta"), message.get("notifications")) if is_object(message) else (None, None)
-        listening = self.find(meta.get(_ID)) if is_object(meta) else None
-        if listening is None and len(self._open) == 1:  # the server omitted the id
-            listening = next(iter(self._open.values()))
-        if listening is None or listening.acknowledged.done():
+        stream = self.find(meta.get(_ID)) if is_object(meta) else None
+        if stream is None and len(self._open) == 1:  # the server omitted the id
+            stream = next(iter(self._open.values()))
+        if stream is None or stream.acknowledged.done():
             return
         kept: dict[str, Any] = honoured if is_object(honoured) else {}
         for kind, word in _LISTS.items():
-            if listening.wanted.get(word) and not kept.get(word):
-                self._noise(f"the server does not announce changes of its {kind}; restart it to see them")
+            if stream.wanted.get(word) and not kept.get(word):
+                self._warn(f"the server does not announce changes of its {kind}; restart it to see them")
         uris = kept.get(_RESOURCES)
-        listening.acknowledged.set_result(
+        stream.acknowledged.set_result(
             frozenset(uri for uri in uris if isinstance(uri, str)) if is_array(uris) else frozenset()
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
@@ -22,7 +22,7 @@ from ipymcp.protocol.types import is_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.input_rounds import InputRounds
+    from ipymcp.protocol.input_rounds import InputRounds, RequestOwner
     from ipymcp.protocol.jsonrpc import Background, PendingRequest
 
 
@@ -38,26 +38,6 @@ class _Created(Struct):
     task: TaskState
 
 
-class TaskClient(Protocol):
-    """The part of a `Client` that follows tasks."""
-
-    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
-        """Send a request and wait for its result."""
-        ...
-
-    def reassign_id(self, slot: PendingRequest) -> bool:
-        """Assign a new id to a request; False if it is no longer pending."""
-        ...
-
-    def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """Fail a request."""
-        ...
-
-    def succeed(self, slot: PendingRequest, result: Raw) -> None:
-        """Complete a request."""
-        ...
-
-
 def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
     """Tell whether a server of the handshake era supports tool calls as tasks."""
     declared: object = capabilities.get("tasks") if version >= "2025-11-25" else None
@@ -67,24 +47,24 @@ def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
 
 
 class Tasks:
-    """The tasks of one connection. Belongs to the loop, except `leave`.
+    """The tasks of one connection. Belongs to the loop, except `detach`.
 
     Args:
-        asker: The client.
+        client: The client.
         rounds: Answers the input requests of tasks.
         background: Runs the polling.
         slots: Running calls by task id, filled here; requests from the server may refer to a task.
     """
 
     def __init__(
-        self, asker: TaskClient, rounds: InputRounds, background: Background, slots: dict[str, PendingRequest]
+        self, client: RequestOwner, rounds: InputRounds, background: Background, slots: dict[str, PendingRequest]
     ) -> None:
-        self._asker = asker
+        self._client = client
         self._rounds = rounds
         self._background = background
         self._slots = slots
-        self._left: set[str] = set()
-        self._news: dict[str, asyncio.Event] = {}
+        self._detached: set[str] = set()
+        self._changes: dict[str, asyncio.Event] = {}
         self.is_stateless = True
 
     def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
@@ -106,28 +86,28 @@ class Tasks:
             state = types.decode(result, TaskState)
         except ValueError as error:
             hint = "a fault of the server"
-            self._asker.fail(slot, CallError(f"the server answered with a malformed task ({error})", hint=hint))
+            self._client.fail(slot, CallError(f"the server answered with a malformed task ({error})", hint=hint))
             return
         self._follow(slot, state)
 
-    def pick_up(self, slot: PendingRequest, identifier: str) -> None:
+    def resume(self, slot: PendingRequest, identifier: str) -> None:
         """Follow an existing task."""
         self._follow(slot, TaskState(identifier), is_known=False)
 
-    def leave(self, slot: PendingRequest) -> str | None:
+    def detach(self, slot: PendingRequest) -> str | None:
         """Let a task continue when its call is abandoned next. None if the call is not a task."""
         if slot.task is not None:
-            self._left.add(slot.task.id)
+            self._detached.add(slot.task.id)
             return slot.task.id
         return None
 
     def changed(self, identifier: str) -> None:
         """Poll a task that the server says has changed."""
-        if identifier in self._news:
-            self._news[identifier].set()
+        if identifier in self._changes:
+            self._changes[identifier].set()
 
     def _follow(self, slot: PendingRequest, state: TaskState, *, is_known: bool = True) -> None:
-        if not self._asker.reassign_id(slot):
+        if not self._client.reassign_id(slot):
             if is_known:
                 self._background.spawn(self._cancel(state.id), f"ipymcp-cancel-{slot.id}")
             return
@@ -138,43 +118,49 @@ class Tasks:
     async def _run(self, slot: PendingRequest, state: TaskState, is_known: bool) -> None:
         identifier = state.id
         self._slots[identifier] = slot
-        self._news[identifier] = asyncio.Event()
-        watch = _Watch(self._asker, self._rounds, slot, self._news[identifier], is_stateless=self.is_stateless)
+        self._changes[identifier] = asyncio.Event()
+        watch = _TaskPoller(self._client, self._rounds, slot, self._changes[identifier], is_stateless=self.is_stateless)
         try:
             await watch.run(state if is_known else None, identifier)
         except ConnectionLost as error:
             error.hint = error.hint or f"its task may go on: .task({identifier!r}) of the server picks it up"
-            self._asker.fail(slot, error)
+            self._client.fail(slot, error)
         except McpError as error:
-            self._asker.fail(slot, error)
+            self._client.fail(slot, error)
             if watch.refused:  # the task would wait forever
                 await self._cancel(identifier)
         except asyncio.CancelledError:
-            if identifier not in self._left:
+            if identifier not in self._detached:
                 self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{slot.id}")
             raise
         finally:
             watch.close()
-            self._left.discard(identifier)
-            self._news.pop(identifier, None)
+            self._detached.discard(identifier)
+            self._changes.pop(identifier, None)
             self._slots.pop(identifier, None)
 
     async def _cancel(self, identifier: str) -> None:
         """Cancel a task; the server may ignore it or have ended the task already."""
         with contextlib.suppress(McpError):
-            await self._asker.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
+            await self._client.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
 
 
-class _Watch:
+class _TaskPoller:
     """Polls one task."""
 
     def __init__(
-        self, asker: TaskClient, rounds: InputRounds, slot: PendingRequest, news: asyncio.Event, *, is_stateless: bool
+        self,
+        client: RequestOwner,
+        rounds: InputRounds,
+        slot: PendingRequest,
+        changes: asyncio.Event,
+        *,
+        is_stateless: bool,
     ) -> None:
-        self._asker = asker
+        self._client = client
         self._rounds = rounds
         self._slot = slot
-        self._news = news
+        self._changes = changes
         self._is_stateless = is_stateless
         self._began = time.monotonic()
         self._work: dict[str, asyncio.Task[Any]] = {}
@@ -197,7 +183,7 @@ class _Watch:
         failures = 0
         while True:
             if state is not None:
-                self._tell(state)
+                self._report_progress(state)
                 if await self._advance(state):
                     return
                 await self._pause(state.interval)
@@ -221,11 +207,11 @@ class _Watch:
                 self._want_result(state.id)
             done = self._work.get("result")
             if done is not None and (state.is_over or done.done()):
-                self._asker.succeed(self._slot, await done)
+                self._client.succeed(self._slot, await done)
                 return True
             return False
         if state.status == "completed":
-            self._asker.succeed(self._slot, state.result if len(state.result) else Raw(b"{}"))
+            self._client.succeed(self._slot, state.result if len(state.result) else Raw(b"{}"))
             return True
         if state.status == "failed":
             raise rpc_error(state.error) if len(state.error) else CallError(f"its task failed{_because(state)}")
@@ -241,8 +227,8 @@ class _Watch:
         """Handshake era: request the result, because the server sends its input requests only meanwhile."""
         if "result" not in self._work:
             body = types.encode({"taskId": identifier})
-            work = asyncio.ensure_future(self._asker.request("tasks/result", body))
-            work.add_done_callback(lambda _: self._news.set())
+            work = asyncio.ensure_future(self._client.request("tasks/result", body))
+            work.add_done_callback(lambda _: self._changes.set())
             self._work["result"] = work
 
     def _answer(self, identifier: str, requests: Mapping[str, Raw]) -> None:
@@ -251,21 +237,21 @@ class _Watch:
         if new:
             self._asked.update(new)
             work = asyncio.ensure_future(self._gather(identifier, new))
-            work.add_done_callback(lambda _: self._news.set())
+            work.add_done_callback(lambda _: self._changes.set())
             self._work[next(iter(new))] = work
 
     async def _gather(self, identifier: str, requests: Mapping[str, Raw]) -> None:
         try:
-            responses = await self._rounds.answers_to(self._slot, requests)
+            responses = await self._rounds.answer_all(self._slot, requests)
         except CallError:
             self.refused = True
             raise
         body = types.encode({"taskId": identifier, "inputResponses": responses})
-        await self._asker.request("tasks/update", body, timeout=_TIMEOUT)
+        await self._client.request("tasks/update", body, timeout=_TIMEOUT)
 
     async def _ask(self, identifier: str) -> TaskState:
         try:
-            raw = await self._asker.request("tasks/get", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
+            raw = await self._client.request("tasks/get", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
         except RpcError as error:
             error.message, error.hint = (
                 f"its task {identifier} cannot be followed: {error.message}",
@@ -282,10 +268,10 @@ class _Watch:
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-        self._news.clear()
+                await self._changes.wait()
+        self._changes.clear()
 
-    def _tell(self, state: TaskState) -> None:
+    def _report_progress(self, state: TaskState) -> None:
         """Report progress: elapsed seconds and the server's status message."""
         self._slot.task = state
         if not state.is_over:

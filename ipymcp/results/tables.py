@@ -50,7 +50,7 @@ class TableView(NotPicklable):
         return repr(self.table)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
+        return mimebundle(self.table)
 
 
 _WIDTH = 100
@@ -118,14 +118,21 @@ class Table:
             lines.append(visible(self.note))
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
+    @property
+    def html(self) -> str:
+        """The table as escaped HTML."""
         above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
         below = f"<div>{escaped(self.note)}</div>" if self.note else ""
         table = html_table(self.columns, self.rows[:_MAX_ROWS], more_rows=max(0, len(self.rows) - _MAX_ROWS))
         return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        return mimebundle(self)
+
+
+def mimebundle(table: Table) -> dict[str, str]:
+    """The MIME bundle of a table."""
+    return {"text/plain": repr(table), "text/html": table.html}
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -389,7 +389,7 @@ class Call(Generic[T]):
             CallError: It is no task (yet), or is over.
         """
         with Interrupts():
-            task = self._client.leave(self._slot) if self._client is not None else None
+            task = self._client.detach_task(self._slot) if self._client is not None else None
             if task is not None:
                 self._slot.settle(error=_left(self, task))
                 return task
@@ -478,7 +478,7 @@ class Call(Generic[T]):
 
     def _begin_and_attend(self) -> None:
         """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
-        turn = self._client.turn() if self._client is not None else None
+        turn = self._client.lease_reads() if self._client is not None else None
         try:
             self._begin()
             if turn is not None and self._client is not None:
@@ -561,7 +561,7 @@ class Call(Generic[T]):
     def _expire(self) -> None:
         """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""
         error = self._timed_out()
-        task = self._client.leave(self._slot) if self._client is not None else None
+        task = self._client.detach_task(self._slot) if self._client is not None else None
         if task is None:
             self._give_up("no answer in time", error)
         else:

@@ -168,7 +168,7 @@ class Connection:
         """The server logs."""
         self._log.add("server", level, text)
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """The server said what it should not."""
         self._log.add("host", "warning", text)
 

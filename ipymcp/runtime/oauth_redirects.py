@@ -156,7 +156,7 @@ class SessionUser:
                 site=request.site,
                 answer_to=request.answer_to,
                 gives_secret=request.gives_secret,
-                slip=request.slip,
+                slip=request.paste_error,
             )
             try:
                 return await self._answer(question, arriving)

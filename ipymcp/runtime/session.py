@@ -123,7 +123,7 @@ async def check(session: ServerSession, link: Connection, seconds: float) -> Non
     except AuthError as error:
         session.mark_needs_auth(error)
     except CallTimeout as error:
-        if session.client is link.client and await link.transport.answers_anew(seconds):
+        if session.client is link.client and await link.transport.accepts_new_stream(seconds):
             link.lost("its stream is silent, and it answers on a new connection")
         else:
             session.mark_unreachable(error.message)
@@ -220,7 +220,7 @@ class TaskCall(Call[T]):
         self._task = task
 
     def _send(self, client: Client) -> None:
-        client.pick_up(self._slot, self._task)
+        client.resume_task(self._slot, self._task)
 
 
 _MAX_SCANNED = 50
@@ -699,7 +699,7 @@ class ServerSession:
                     if call.session is self:
                         clocks.enter_context(call.pause_timeout())
                 if self._link is not None:
-                    clocks.enter_context(self._link.client.held())
+                    clocks.enter_context(self._link.client.pause_timeouts())
                 if self.start_under_way is not None:
                     await clocks.enter_async_context(self.start_under_way.paused())
                 yield

@@ -1,4 +1,4 @@
-"""Where a login's browser comes back to: a real browser, from another site, to a server whose cookies are Strict."""
+"""The callback page of a login: a real browser comes from another site to a server with strict cookies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def login(strict: JupyterServer) -> Iterator[Login]:
 
 @pytest.fixture
 def stranger(browser: Browser) -> Iterator[Page]:
-    """Of a browser that knows nothing yet."""
+    """A page of a new browser context."""
     context = browser.new_context()
     yield context.new_page()
     context.close()

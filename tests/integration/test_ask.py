@@ -32,7 +32,7 @@ def kernel(start_kernel: StartKernel, models: str) -> Kernel:
 
 
 def asked(models: str) -> list[dict[str, object]]:
-    """What the models were sent."""
+    """The requests that the models received."""
     return httpx.get(models).json()
 
 

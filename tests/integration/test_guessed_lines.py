@@ -1,4 +1,4 @@
-"""What people guess at before they know `%mcp`: each line does what was meant, or names the line that does."""
+"""Guesses of people who do not know `%mcp` yet: each line does what was meant, or names the line that does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong over HTTP, on real sockets: each fault fails its own call, says what it is, and hangs nothing."""
+"""Faults of HTTP on real sockets: each fails its own call with a precise error, and nothing hangs."""
 
 from __future__ import annotations
 

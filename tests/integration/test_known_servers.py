@@ -1,4 +1,4 @@
-"""What is kept of servers: catalogs, for those that do not run and those that start at the first call, and eras."""
+"""Stored facts about servers: eras, and catalogs of servers that do not run or that start at the first call."""
 
 from __future__ import annotations
 

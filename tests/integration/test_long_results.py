@@ -59,7 +59,7 @@ def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
 
 
 def kept(mcp: Mcp, value: Any, **how: Any) -> tuple[str, Any]:
-    """What a model is told of a long value, and what it reads of it then."""
+    """The preview of a long value for a model, and the pages that the model then reads."""
 
     def made() -> Any:
         return value

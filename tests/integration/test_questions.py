@@ -1,4 +1,4 @@
-"""What servers ask, answered by a person at a prompt: in a sync call, in an await, from a thread, or by nobody."""
+"""Questions of servers, answered at a prompt: in a sync call, in an await, from a thread, or by no one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers ask of the host, in both eras: requests of their own, and input rounds."""
+"""Requests of servers in both eras: their own messages, and input rounds."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def named(*tools: Message) -> Definition:
 
 
 class Notebook:
-    """What a notebook would be to a panel."""
+    """The part of a notebook that a panel needs."""
 
     def __init__(self, mcp: Mcp) -> None:
         self.mcp = mcp

@@ -1,4 +1,4 @@
-"""What a view may answer and see in each mode, tried by raw messages: the kernel enforces it, whatever a page sends."""
+"""Permissions of a view in each mode, tested by raw messages: the kernel enforces them, whatever a page sends."""
 
 from __future__ import annotations
 

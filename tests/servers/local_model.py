@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
     def do_GET(self) -> None:
-        """What was asked so far."""
+        """The requests so far."""
         self._begin("application/json")
         self.wfile.write(json.dumps(SEEN).encode())
 

@@ -1,4 +1,4 @@
-"""Which IP addresses may be connected to on a server's word: judged when they are resolved, not as text."""
+"""IP addresses that a server may name are checked when they are resolved, not as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a project are a part of a definition that names them."""
+"""The files of a project that a definition's digest covers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other hosts write works as it is: one file of each, read, and written back."""
+"""Configuration of other hosts works unchanged: one file of each, read and written back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is pointed out before a definition runs, however it is dressed up."""
+"""Dangers that are pointed out before a definition runs, in any disguise."""
 
 from __future__ import annotations
 

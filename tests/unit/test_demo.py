@@ -1,4 +1,4 @@
-"""What the demo server's tools do, in both eras, over raw pipes."""
+"""The demo server's tools in both eras, over raw pipes."""
 
 from __future__ import annotations
 

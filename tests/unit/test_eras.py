@@ -1,4 +1,4 @@
-"""How requests are dressed in each era."""
+"""The form of requests in each era."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def parse(data: bytes, size: int | None = None, limit: int = 1000) -> list[Event
 
 
 def told(events: list[Event | Oversized]) -> list[object]:
-    """What does not depend on how the stream was cut."""
+    """The events, which must not depend on how the stream was split."""
     whole = [event for event in events if not isinstance(event, Oversized) or event.done]
     return [(event.size, event.tail) if isinstance(event, Oversized) else event for event in whole]
 

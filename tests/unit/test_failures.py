@@ -1,4 +1,4 @@
-"""What a server's refusal means to its user."""
+"""Explanations of a server's failures for its user."""
 
 from __future__ import annotations
 

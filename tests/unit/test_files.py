@@ -1,4 +1,4 @@
-"""What writes files: one module, through no link, as a whole, with the right permissions."""
+"""Files are written by one module, through no link, as a whole, with the right permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is mirrored into HTTP headers, and which tools may not be called for what they designate."""
+"""Parameters mirrored into HTTP headers, and tools that are refused for invalid designations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of calls, how it is found again, and how it goes."""
+"""The history of calls: stored, found, and deleted."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ class Owner:
         self.notifications: list[tuple[str, bytes]] = []
         self.noise: list[str] = []
 
-    def on_request(self, request: types.Envelope, carrier: object) -> None:
+    def on_request(self, request: types.Envelope, origin_request_id: object) -> None:
         self.requests.append(request)
 
     def on_notification(self, method: str, params: Any) -> None:
         self.notifications.append((method, bytes(params)))
 
-    def on_noise(self, text: str) -> None:
+    def on_protocol_warning(self, text: str) -> None:
         self.noise.append(text)
 
 

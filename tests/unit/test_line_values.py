@@ -1,4 +1,4 @@
-"""What the user typed as a value, read with the notebook's names."""
+"""Typed values, read with the notebook's names."""
 
 import contextlib
 import subprocess

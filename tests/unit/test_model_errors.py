@@ -1,4 +1,4 @@
-"""What a provider says is wrong, in one line for people."""
+"""Errors of providers in one line for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipymcp.llm.pydantic_ai import as_mcp_error
 
 
 class Refusal(Exception):
-    """As the libraries raise one: with the status, and the body as it was read."""
+    """An error as the libraries raise it, with the status and the decoded body."""
 
     def __init__(self, body: object, status: int = 400) -> None:
         super().__init__("refused")

@@ -1,4 +1,4 @@
-"""What models answer, in each provider's words, and what they are answered."""
+"""Responses of models in each provider's format, and the answers to them."""
 
 from __future__ import annotations
 

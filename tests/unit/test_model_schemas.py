@@ -26,7 +26,7 @@ def one(member: object, **more: Any) -> Json:
 
 
 def it(member: object, profile: Profile, **more: Any) -> Json:
-    """What becomes of a property."""
+    """The compiled form of a property."""
     return compile_schema(one(member, **more), profile).parameters["properties"]["it"]
 
 
@@ -550,7 +550,7 @@ def subschemas(schema: Any) -> Iterator[Json]:
 
 
 def refusals(parameters: Json, profile: Profile) -> list[str]:
-    """What a provider would refuse, by its published rules."""
+    """Violations of a provider's published rules."""
     if parameters.get("type") != "object" or {"anyOf", "oneOf", "allOf", "$ref", "not", "enum"} & parameters.keys():
         return ["the whole is not simply an object"]
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Which era is settled, for servers that answer the first question in odd ways."""
+"""Negotiation of the era with servers that answer the first request in odd ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from ipymcp.errors import McpError, ProtocolError, RpcError
 from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.negotiation import EraChoice, Settled, negotiate
+from ipymcp.protocol.negotiation import EraChoice, NegotiationResult, negotiate
 
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
@@ -36,8 +36,8 @@ class Server:
         return answer
 
 
-def settled(server: Server, choice: EraChoice = "auto") -> Settled:
-    async def settle() -> Settled:
+def settled(server: Server, choice: EraChoice = "auto") -> NegotiationResult:
+    async def settle() -> NegotiationResult:
         return await negotiate(server.ask, Identity("tests", "1"), {}, choice)
 
     return asyncio.run(settle())

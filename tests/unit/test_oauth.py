@@ -1,4 +1,4 @@
-"""What logins are made of, without a network."""
+"""The parts of a login, without a network."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_challenges_are_read_as_the_grammar_or_common_sense_has_it(value: str, e
 
 @given(st.text(max_size=200))
 def test_no_header_breaks_the_parser(value: str) -> None:
-    discovery.demand([value, "Bearer scope=x"])
+    discovery.scope_request([value, "Bearer scope=x"])
 
 
 def test_a_long_hostile_header_is_read_in_no_time() -> None:
@@ -72,7 +72,9 @@ def test_bearer_comes_first_in_what_the_challenges_demand() -> None:
         'DPoP scope="a", resource_metadata="https://x.example/prm"',
         'Bearer scope="b c b", error="insufficient_scope"',
     ]
-    assert discovery.demand(values) == discovery.ScopeRequest("https://x.example/prm", ("b", "c"), "insufficient_scope")
+    assert discovery.scope_request(values) == discovery.ScopeRequest(
+        "https://x.example/prm", ("b", "c"), "insufficient_scope"
+    )
 
 
 # -- PKCE and the authorization response ------------------------------------------------------------------------------
@@ -90,13 +92,13 @@ def test_every_login_has_its_own_state_and_verifier_of_full_strength() -> None:
     assert one.state not in repr(one) and one.verifier not in repr(one)
 
 
-def granter(server: AuthorizationServer = SERVER) -> TokenClient:
+def token_client(server: AuthorizationServer = SERVER) -> TokenClient:
     return TokenClient(MetadataClient(Site(), loopback=False), server, OAuthSettings(), "https://h.example/mcp")
 
 
 def test_the_request_carries_all_that_the_specification_asks_for() -> None:
     asked = TokenRequest("http://127.0.0.1:1/callback", ("read", "offline_access"), "the-state", "the-verifier")
-    url = granter().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
+    url = token_client().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
     parts = urlsplit(url)
     assert (parts.netloc, parts.path) == ("auth.example", "/authorize")
     assert parse_qs(parts.query) == {
@@ -115,10 +117,10 @@ def test_the_request_carries_all_that_the_specification_asks_for() -> None:
 
 def test_no_login_without_pkce_or_without_a_page() -> None:
     with pytest.raises(AuthError) as caught:
-        granter(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
+        token_client(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
     assert caught.value.message == "cannot log in: auth.example does not say that it supports PKCE with S256"
     with pytest.raises(AuthError) as caught:
-        granter(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
+        token_client(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
     assert caught.value.message == "cannot log in: auth.example has no login page"
 
 
@@ -153,7 +155,7 @@ CALLBACK = "http://127.0.0.1:1/callback"
 )
 def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: str) -> None:
     with pytest.raises(AuthError) as caught:
-        granter().code(TokenRequest(CALLBACK, (), "s"), CALLBACK + address)
+        token_client().code(TokenRequest(CALLBACK, (), "s"), CALLBACK + address)
     assert caught.value.message == message
     assert caught.value.hint
 
@@ -163,13 +165,15 @@ def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: 
 )
 def test_an_address_from_elsewhere_is_no_answer(place: str) -> None:
     with pytest.raises(AuthError) as caught:
-        granter().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
+        token_client().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
     assert caught.value.message == "this is not the address that a login at auth.example ends at"
 
 
 def test_a_pasted_address_may_have_blanks_around_it() -> None:
     assert (
-        granter().code(TokenRequest(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n")
+        token_client().code(
+            TokenRequest(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n"
+        )
         == "c+1"
     )
 

@@ -1,4 +1,4 @@
-"""Which addresses a login believes, and where it looks for servers' metadata. Without a network."""
+"""Addresses that a login accepts, and the URLs of servers' metadata. Without a network."""
 
 from __future__ import annotations
 

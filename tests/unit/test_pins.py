@@ -1,4 +1,4 @@
-"""What is kept of tools, what counts as changed, and what a lock file refuses."""
+"""Stored pins of tools, their changes, and lock files."""
 
 from __future__ import annotations
 

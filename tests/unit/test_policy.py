@@ -1,4 +1,4 @@
-"""What the rules decide, and for whom."""
+"""Decisions of the policy's rules for each caller."""
 
 from __future__ import annotations
 

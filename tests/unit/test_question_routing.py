@@ -1,4 +1,4 @@
-"""Where questions are asked: where their call waits, else where the user has waited longest, else nowhere."""
+"""Questions go to the waiting call, else to the caller that has waited longest, else nowhere."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS, LeasedReader
+from ipymcp.protocol.transports.stdio import CAN_LEASE_READS, LeasedReader
 from tests.unit.test_pipes import PATIENCE, loop, on
 
 __all__ = ["loop"]
-pytestmark = pytest.mark.skipif(not CAN_TAKE_TURNS, reason="needs epoll")
+pytestmark = pytest.mark.skipif(not CAN_LEASE_READS, reason="needs epoll")
 
 
 class Pipe:

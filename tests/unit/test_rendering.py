@@ -1,4 +1,4 @@
-"""How answers look in a cell."""
+"""The display of answers in a cell."""
 
 from __future__ import annotations
 

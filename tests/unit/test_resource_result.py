@@ -1,4 +1,4 @@
-"""What was read of a resource, the messages of a prompt, and the arguments of templates: values and what they show."""
+"""Contents of resources, messages of prompts, and arguments of templates: their values and displays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers that ask for a model may cost: reserved before the work, whatever comes at once."""
+"""The sampling budget of servers: reserved before a request, also for concurrent ones."""
 
 from __future__ import annotations
 

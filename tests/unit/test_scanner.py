@@ -1,4 +1,4 @@
-"""What the scan of servers' words finds, and what it leaves alone."""
+"""Findings of the scan of tool descriptions, and texts that it accepts."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def make(schema: Any = SEARCH) -> ToolSchema:
 
 
 def argument(schema: Any, value: Any) -> Any:
-    """What is sent for one argument of this schema."""
+    """The value sent for one argument of this schema."""
     return make({"properties": {"x": schema}}).bind((), {"x": value})["x"]
 
 

@@ -1,4 +1,4 @@
-"""Which definitions may run, what the user is shown of them, and what is remembered."""
+"""Trust in definitions: the question, the answer, and what is remembered."""
 
 from __future__ import annotations
 

@@ -105,12 +105,12 @@ def _as_options(hint: str | None) -> str | None:
 def _answered(request: MagicRequest, asker: ModelChat, wanted: AskRequest, shape: str) -> Answer:
     """The answer, shown as it comes where that is wanted."""
     if request.is_quiet or shape == "json":
-        return request.mcp._loop.run(asker.ask(wanted))
+        return request.mcp._host.loop.run(asker.ask(wanted))
     from ipymcp.notebook.live_answer import CellOutput
 
     audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
     try:
-        answer = request.mcp._loop.run(asker.ask(wanted, audience))
+        answer = request.mcp._host.loop.run(asker.ask(wanted, audience))
     except BaseException as error:
         audience.broke_off()
         if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:

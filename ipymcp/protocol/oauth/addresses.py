@@ -9,7 +9,7 @@ from ipymcp.errors import AuthError
 from ipymcp.protocol.transports.addresses import literal_address
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-THEIR_FAULT = "a fault of the server: tell its operator"
+SERVER_FAULT = "a fault of the server: tell its operator"
 
 
 def host(url: str) -> str:
@@ -59,13 +59,13 @@ def secure(url: str, what: str, *, loopback: bool) -> str:
     parts = _split(url)
     is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters may look like ASCII letters
     if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not is_plain:
-        raise AuthError(f"cannot log in: {what} is not a web address: {url[:200]!a}", hint=THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} is not a web address: {url[:200]!a}", hint=SERVER_FAULT)
     if parts.username is not None or parts.fragment:
-        raise AuthError(f"cannot log in: {what} on {host(url)} contains a user name or a fragment", hint=THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} on {host(url)} contains a user name or a fragment", hint=SERVER_FAULT)
     if is_loopback(url):
         if not loopback:
             message = f"cannot log in: {what} is on this machine ({host(url)}), but the server is not"
-            raise AuthError(message, hint=THEIR_FAULT)
+            raise AuthError(message, hint=SERVER_FAULT)
     elif parts.scheme != "https":
         message = f"cannot log in: {what} on {host(url)} is not https"
         raise AuthError(message, hint="only on this machine is http safe; use https, or give a token by headers")

@@ -60,7 +60,7 @@ def parse(values: Sequence[str]) -> list[Challenge]:
     return [challenge for value in values for challenge in _challenges(value[:_MAX_LENGTH])]
 
 
-def demand(values: Sequence[str]) -> ScopeRequest:
+def scope_request(values: Sequence[str]) -> ScopeRequest:
     """Combine the challenges in `WWW-Authenticate` headers, Bearer challenges first."""
     ordered = sorted(parse(values), key=lambda challenge: challenge.scheme != "bearer")
 
@@ -138,11 +138,11 @@ class AuthorizationServer:
     """Whether it has no metadata and the default endpoints of 2025-03-26 are assumed."""
 
 
-def resource_urls(server_url: str, told: str | None) -> list[str]:
+def resource_urls(server_url: str, metadata_url: str | None) -> list[str]:
     """List the URLs that may have a server's metadata, in the order to try."""
     base, path = addresses.origin(server_url), urlsplit(server_url).path.rstrip("/")
     well_known = f"{base}/.well-known/oauth-protected-resource"
-    return list(dict.fromkeys([*([told] if told else []), well_known + path, well_known]))
+    return list(dict.fromkeys([*([metadata_url] if metadata_url else []), well_known + path, well_known]))
 
 
 def server_urls(issuer: str) -> list[str]:
@@ -154,13 +154,13 @@ def server_urls(issuer: str) -> list[str]:
     return [oauth + path, openid + path, f"{base}{path}/.well-known/openid-configuration"]
 
 
-async def resource(web: MetadataClient, server_url: str, told: str | None) -> ProtectedResource:
+async def resource(web: MetadataClient, server_url: str, metadata_url: str | None) -> ProtectedResource:
     """Read a server's metadata.
 
     Args:
         web: Fetches documents.
         server_url: The server's URL.
-        told: The metadata URL from the server's challenge, if any.
+        metadata_url: The metadata URL from the server's challenge, if any.
 
     Returns:
         The metadata; without any, the server is its own authorization server, as in 2025-03-26.
@@ -169,7 +169,7 @@ async def resource(web: MetadataClient, server_url: str, told: str | None) -> Pr
         AuthError: The metadata cannot be read, or is another server's.
     """
     troubles: list[str] = []
-    for url in resource_urls(server_url, told):
+    for url in resource_urls(server_url, metadata_url):
         document, trouble = await web.document(url, "the server's metadata")
         if document is not None and isinstance(document.get("resource"), str):
             return _resource(document, server_url, url)

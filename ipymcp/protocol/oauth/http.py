@@ -147,7 +147,7 @@ class MetadataClient:
         except TimeoutError:
             reason = f"no answer within {_TIMEOUT:g} s"
         except OutOfReach as error:
-            raise AuthError(f"cannot log in: {error.message}", hint=addresses.THEIR_FAULT) from error
+            raise AuthError(f"cannot log in: {error.message}", hint=addresses.SERVER_FAULT) from error
         except (McpError, OSError) as error:
             reason = getattr(error, "message", None) or str(error) or type(error).__name__
         hint = "check the network and the proxy settings, then %mcp start NAME"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import AuthError
 from ipymcp.masking import masks
 from ipymcp.protocol.oauth import addresses, discovery
-from ipymcp.protocol.oauth.discovery import ScopeRequest, demand
+from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
 from ipymcp.protocol.oauth.http import MetadataClient
 from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
@@ -76,7 +76,7 @@ class OAuth:
         self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
         self._lock = asyncio.Lock()
-        self._ahead = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self._is_loaded = False
         self._key: TokenKey | None = None
         self._held: Tokens | None = None
@@ -96,7 +96,7 @@ class OAuth:
                 await self._load()
         if self._held is not None and self._held.is_ending and time.monotonic() >= self._refresh_after:
             # Not under the other lock: a request with a token need not wait for a user's login.
-            async with self._ahead:
+            async with self._refresh_lock:
                 await self._refresh_ahead()
         self._uses += 1
         return _Sent(self._authorization(), self._failures)
@@ -112,19 +112,19 @@ class OAuth:
         Raises:
             AuthError: The login is impossible or failed.
         """
-        asked = demand(challenges)
+        asked = scope_request(challenges)
         if status == 403 and asked.error != "insufficient_scope":
             return False
         failures = sent.failures if isinstance(sent, _Sent) else self._failures
         async with self._lock:
             await self._load()
             self._web.answered_from(peer)
-            if self._is_answered(asked, sent) or await self._adopt(asked, sent):
+            if self._has_newer_token(asked, sent) or await self._adopt(asked, sent):
                 return True
             if self._failure is not None and self._failures != failures:
                 raise copy.copy(self._failure)  # the login for this request has already failed
             try:
-                await self._get_in(asked)
+                await self._obtain_tokens(asked)
             except AuthError as error:
                 self._failures += 1
                 self._failure = copy.copy(error)
@@ -134,7 +134,7 @@ class OAuth:
     def _authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._held.access_token}"} if self._held else {}
 
-    def _is_answered(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
+    def _has_newer_token(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
         """Tell whether a newer token than the request's has the scopes that it lacked."""
         if self._held is None or sent.get("Authorization") == self._authorization()["Authorization"]:
             return False
@@ -149,7 +149,7 @@ class OAuth:
 
     async def _adopt(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
         """Use tokens that another kernel has stored meanwhile, if they satisfy the challenge."""
-        return await self._find() and self._is_answered(asked, sent)
+        return await self._find() and self._has_newer_token(asked, sent)
 
     async def _find(self) -> bool:
         """Load the newest tokens from the store. Returns whether they differ from the current ones."""
@@ -171,7 +171,7 @@ class OAuth:
 
     # -- getting in ---------------------------------------------------------------------------------------------------
 
-    async def _get_in(self, asked: ScopeRequest) -> None:
+    async def _obtain_tokens(self, asked: ScopeRequest) -> None:
         addresses.secure(self._url, "the server", loopback=True)
         found = await discovery.resource(self._web, self._url, asked.resource_metadata)
         server = await self._choose(found)
@@ -180,11 +180,11 @@ class OAuth:
         scopes = self._scopes(asked, found, server, held)
         if held is not None and await self._renew(asked, server, key, held, scopes):
             return
-        if not self._has_room(server.issuer, scopes):
+        if not self._is_within_limit(server.issuer, scopes):
             message = f"the server asks for one login at {addresses.host(server.issuer)} after the other"
             raise AuthError(message, hint="tell the server's operator; %mcp start NAME tries again")
         await self._keep(key, await self._grant(server, found.uri, scopes), is_refreshed=False)
-        self._count(server.issuer, scopes)
+        self._record_success(server.issuer, scopes)
 
     async def _renew(
         self, asked: ScopeRequest, server: AuthorizationServer, key: TokenKey, held: Tokens, scopes: tuple[str, ...]
@@ -204,11 +204,11 @@ class OAuth:
         is_new = self._uses <= 1
         if is_new and not self._is_refreshed:
             raise AuthError(f"the server refuses the token that {who} has just given", hint="tell its operator")
-        if is_new or held.refresh_token is None or not self._has_room("refresh", scopes):
+        if is_new or held.refresh_token is None or not self._is_within_limit("refresh", scopes):
             return False
         if not await self._refresh(server, key, held):
             return False
-        self._count("refresh", scopes)
+        self._record_success("refresh", scopes)
         return True
 
     async def _choose(self, found: ProtectedResource) -> AuthorizationServer:
@@ -238,15 +238,15 @@ class OAuth:
         return tuple(scopes)
 
     async def _grant(self, server: AuthorizationServer, resource: str, scopes: tuple[str, ...]) -> Tokens:
-        granter = TokenClient(self._web, server, self._settings, resource)
+        token_client = TokenClient(self._web, server, self._settings, resource)
         client = configured(self._settings, server, self._key.issuer if self._key else None, self._url)
         if self._settings.grant == "authorization_code":
-            return await self._login.run(server, granter, client, scopes)
+            return await self._login.run(server, token_client, client, scopes)
         if client is None:
             raise AuthError("cannot log in: no client is configured", hint="set client_id in its auth")
         if self._settings.grant == "enterprise":
-            return await granter.enterprise(client, scopes)
-        return await granter.client_credentials(client, scopes)
+            return await token_client.enterprise(client, scopes)
+        return await token_client.client_credentials(client, scopes)
 
     # -- staying in ---------------------------------------------------------------------------------------------------
 
@@ -290,14 +290,14 @@ class OAuth:
 
     # -- how often ----------------------------------------------------------------------------------------------------
 
-    def _has_room(self, kind: str, scopes: tuple[str, ...]) -> bool:
+    def _is_within_limit(self, kind: str, scopes: tuple[str, ...]) -> bool:
         """Tell whether another success is allowed within this minute; a server may refuse each new token."""
         now = time.monotonic()
         self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
         alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)
         return alike < _MAX_ALIKE and len(self._attempts) < _MAX_ATTEMPTS
 
-    def _count(self, kind: str, scopes: tuple[str, ...]) -> None:
+    def _record_success(self, kind: str, scopes: tuple[str, ...]) -> None:
         self._attempts.append((time.monotonic(), kind, frozenset(scopes)))
 
 

@@ -114,14 +114,14 @@ class LoopbackRedirect:
     def _page(self, head: bytes) -> bytes:
         method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
-        known = method == "GET" and version.startswith("HTTP/1.") and self._is_ours(target)
+        known = method == "GET" and version.startswith("HTTP/1.") and self._is_expected(target)
         if known and not self._address.done():
             self._address.set_result(addresses.origin(self.uri) + target)
         status, text = ("200 OK", _ARRIVED) if known else ("404 Not Found", _UNKNOWN)
         body = f"<!doctype html><title>ipymcp</title><p>{text}</p>\n".encode()
         return f"HTTP/1.1 {status}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    def _is_ours(self, target: str) -> bool:
+    def _is_expected(self, target: str) -> bool:
         path, _, query = target.partition("?")
         try:
             states = parse_qs(query, max_num_fields=50).get("state", [])
@@ -170,20 +170,24 @@ class Login:
         self._open_redirect = open_redirect
 
     async def run(
-        self, server: AuthorizationServer, granter: TokenClient, client: Registration | None, scopes: tuple[str, ...]
+        self,
+        server: AuthorizationServer,
+        token_client: TokenClient,
+        client: Registration | None,
+        scopes: tuple[str, ...],
     ) -> Tokens:
         """Log in.
 
         Args:
             server: The authorization server.
-            granter: Requests its tokens.
+            token_client: Requests its tokens.
             client: The configured client, if any.
             scopes: The scopes to request.
 
         Raises:
             AuthError: The login was refused or failed.
         """
-        page = granter.login_page()
+        page = token_client.login_page()
         state = secrets.token_urlsafe(32)
         known = await self._store.redirect_uris(server.issuer)
         redirect = await self._redirect(state, known)
@@ -192,20 +196,20 @@ class Login:
             client = client or await client_for(self._web, server, self._settings, self._store, uri, scopes)
             asked = TokenRequest(uri, scopes, state)
             request = LoginRequest(
-                url=granter.request_url(page, asked, client),
+                url=token_client.request_url(page, asked, client),
                 domain=addresses.host(page),
-                site=granter.site,
-                answer_to=granter.answer_to,
+                site=token_client.site,
+                answer_to=token_client.answer_to,
                 gives_secret=self._settings.client_secret is not None,
                 issuer=server.issuer,
                 scopes=scopes,
                 redirect_uri=uri,
                 redirect=redirect,
-                slip=partial(granter.slip, asked),
+                paste_error=partial(token_client.paste_error, asked),
             )
             try:
-                code = granter.code(asked, await self._user.login(request))
-                return await granter.exchange(asked, client, code)
+                code = token_client.code(asked, await self._user.login(request))
+                return await token_client.exchange(asked, client, code)
             except (AuthError, asyncio.CancelledError) as error:
                 if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
                     # The server may have forgotten the client, which only its page would show to the user.

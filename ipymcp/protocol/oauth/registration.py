@@ -112,7 +112,7 @@ async def _register(
     }
     reply = await web.post_json(server.registration_endpoint, metadata, "the registration endpoint")
     try:
-        document = tokens.as_told(reply, who, "the registration of ipymcp", [])
+        document = tokens.read_reply(reply, who, "the registration of ipymcp", [])
     except AuthError as error:
         if server.is_assumed:
             message = f"the server on {who} requires a login, but does not say how to log in"

@@ -68,7 +68,7 @@ class LoginRequest:
     redirect: RedirectSource | None
     """Receives the redirect, unless the browser is on another machine. None: the user has to paste the redirected URL.
     """
-    slip: Callable[[str], str]
+    paste_error: Callable[[str], str]
     """Returns an error message if a pasted URL is not the response to this login, or an empty string."""
 
 

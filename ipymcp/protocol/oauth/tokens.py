@@ -76,10 +76,10 @@ async def request(
     proof, headers = _proof(client, settings, server)
     reply = await web.post_form(server.token_endpoint, {**fields, **proof}, headers, "the token endpoint")
     hidden = [*fields.values(), *proof.values(), client.client_secret or ""]
-    return as_told(reply, addresses.host(server.token_endpoint), "the token request", hidden)
+    return read_reply(reply, addresses.host(server.token_endpoint), "the token request", hidden)
 
 
-def as_told(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
+def read_reply(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
     """Check an endpoint's response and return its document.
 
     Args:
@@ -327,7 +327,7 @@ class TokenClient:
         own = parse_qs(urlsplit(page).query, keep_blank_values=True)
         if twice := next((name for name in own if name in fields or name in _CLIENTS_OWN), None):
             message = f"cannot log in: the page of {self._who} sets {twice}, which is the client's to set"
-            raise AuthError(message, hint=addresses.THEIR_FAULT)
+            raise AuthError(message, hint=addresses.SERVER_FAULT)
         return f"{page}{'&' if own else '?'}{urlencode(fields)}"
 
     def code(self, asked: TokenRequest, address: str) -> str:
@@ -342,7 +342,7 @@ class TokenClient:
             raise self._refusal(error, answer.get("error_description", ""))
         return answer["code"]
 
-    def slip(self, asked: TokenRequest, address: str) -> str:
+    def paste_error(self, asked: TokenRequest, address: str) -> str:
         """Check a pasted URL, of which only a part may have been copied.
 
         Returns:
@@ -442,7 +442,7 @@ class TokenClient:
         who = addresses.host(url)
         reply = await self._web.post_form(url, fields, {}, "the identity provider's token endpoint")
         try:
-            document = as_told(reply, who, "the request to vouch for the user", list(fields.values()))
+            document = read_reply(reply, who, "the request to vouch for the user", list(fields.values()))
         except Refused as error:
             if error.code == "invalid_grant":
                 error.hint = "the identity token may have expired: set a new idp_token in its auth"

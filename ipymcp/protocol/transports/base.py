@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from ipymcp.errors import ResultTooLarge
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
 RequestId = int | str | float
 
 NO_HEADERS: Mapping[str, str] = {}
+
+
+def too_large(limit: int) -> ResultTooLarge:
+    """Build the error for a response over the limit."""
+    return ResultTooLarge(
+        f"the response is larger than {limit:,} bytes and was discarded",
+        limit=limit,
+        hint="ask for less, or load the server with a larger max_result_bytes",
+    )
 
 
 class OutboundMessage(NamedTuple):
@@ -34,12 +45,12 @@ class OutboundMessage(NamedTuple):
 class Receiver(Protocol):
     """Receives messages and events from a transport, on the loop thread."""
 
-    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
+    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
         """Receive one complete message.
 
         Args:
             line: JSON.
-            carrier: Id of our request whose response stream carried the message, if any.
+            origin_request_id: Id of our request whose response stream carried the message, if any.
         """
         ...
 
@@ -58,7 +69,7 @@ class Receiver(Protocol):
         """HTTP: no connection could be made; the next request tries again."""
         ...
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """Log a protocol violation."""
         ...
 
@@ -148,7 +159,7 @@ class Transport(Protocol):
         """Abort a request. False if the transport cannot, so that a cancel notification is needed."""
         ...
 
-    def turn(self) -> ReadLease | None:
+    def lease_reads(self) -> ReadLease | None:
         """Lease the right to read, to be returned soon. None if it is taken or not supported."""
         ...
 
@@ -157,7 +168,7 @@ class Transport(Protocol):
         """Number of bytes accepted by `send` and not yet taken by the server."""
         ...
 
-    async def answers_anew(self, seconds: float) -> bool:
+    async def accepts_new_stream(self, seconds: float) -> bool:
         """Tell whether all responses arrive on one stream, and the server would open another one now.
 
         If so, a silent server means that the stream was lost without notice, as by a NAT or VPN that dropped it.

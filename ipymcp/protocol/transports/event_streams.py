@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ipymcp.errors import ConnectionLost
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import find_id
-from ipymcp.protocol.transports.http_errors import too_large
+from ipymcp.protocol.transports.base import too_large
 from ipymcp.protocol.transports.pipes import Oversized
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class EventReader:
             ConnectionLost: The stream broke.
         """
         parser = EventParser(self._limit)
-        carrier = post.message.id if post is not None else None
+        origin_request_id = post.message.id if post is not None else None
 
         def feed(chunk: bytes) -> None:
             for event in parser.feed(chunk):
@@ -254,7 +254,7 @@ class EventReader:
                     if on_other is not None:
                         on_other(event)
                 elif event.data:
-                    self._receiver.message(event.data, carrier)
+                    self._receiver.message(event.data, origin_request_id)
                     if self._outbox is not None:
                         _mark_answered(self._outbox, event.data, post)
             cursor.last_id = parser.last_id or cursor.last_id
@@ -277,7 +277,9 @@ class EventReader:
             if self._outbox is not None:
                 self._outbox.answered(identifier)
         if event.done:
-            self._receiver.noise(f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}")
+            self._receiver.protocol_warning(
+                f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}"
+            )
 
 
 def _mark_answered(outbox: SendQueue, data: bytes | bytearray, current: QueuedPost | None) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.remote import QueuedPost
 
 
-_LASTING = frozenset({"ping", "server/discover", "subscriptions/listen"})
+_UNLIMITED_METHODS = frozenset({"ping", "server/discover", "subscriptions/listen"})
 """Requests exempt from the concurrency limit, because they are long-lived or must not wait."""
 _SESSION = "Mcp-Session-Id"
 _EVENTS = "text/event-stream"
@@ -37,7 +37,7 @@ _LONG_LIFE = 5.0
 """A GET stream that lasted this many seconds did not fail, even without events."""
 
 
-class _Cut(NamedTuple):
+class _BrokenStream(NamedTuple):
     """A response stream that ended early and can be resumed."""
 
     cursor: Cursor
@@ -54,7 +54,7 @@ class StreamableHttpTransport(RemoteTransport):
         """Headers with the protocol version of the session."""
         self._is_expired = False
         """Whether the server has lost the session and no new one is open."""
-        self._listening: asyncio.Task[None] | None = None
+        self._server_stream: asyncio.Task[None] | None = None
 
     async def open(self, receiver: Receiver) -> None:
         """Prepare the connection; the first message connects."""
@@ -68,14 +68,14 @@ class StreamableHttpTransport(RemoteTransport):
     async def _deliver(self, post: QueuedPost) -> McpError | None:
         """Deliver a message and its response; return the error for a request that is still pending then."""
         message = post.message
-        if message.kind == "request" and message.method not in _LASTING:
-            async with self._turns:
+        if message.kind == "request" and message.method not in _UNLIMITED_METHODS:
+            async with self._concurrency:
                 outcome = await self._exchange(post)
         else:
             outcome = await self._exchange(post)
-        return await self._resume(post, outcome) if isinstance(outcome, _Cut) else outcome
+        return await self._resume(post, outcome) if isinstance(outcome, _BrokenStream) else outcome
 
-    async def _exchange(self, post: QueuedPost) -> McpError | _Cut | None:
+    async def _exchange(self, post: QueuedPost) -> McpError | _BrokenStream | None:
         message = post.message
         belongs = message.method != "initialize" and "Mcp-Method" not in message.headers
         while True:
@@ -91,14 +91,14 @@ class StreamableHttpTransport(RemoteTransport):
                 "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
             ) as answer:
                 if 200 <= answer.status < 300:
-                    return await self._hear(post, answer)
+                    return await self._deliver_response(post, answer)
                 body = await answer.read_beginning(http_errors.BEGINNING)
             if session is None or not http_errors.forgets_session(answer.status, body):
                 return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
             if self._session == session:
                 self._forget_session()
 
-    async def _hear(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
+    async def _deliver_response(self, post: QueuedPost, answer: HttpResponse) -> McpError | _BrokenStream | None:
         """Handle an accepted message: deliver its response."""
         message = post.message
         self._outbox.written(post)
@@ -111,7 +111,7 @@ class StreamableHttpTransport(RemoteTransport):
             await answer.read_beginning(http_errors.BEGINNING)
             return None
         if answer.media_type == _EVENTS:
-            return await self._hear_events(post, answer)
+            return await self._read_events(post, answer)
         body = await answer.read(self._limit)
         if not body:
             return CallError(f"the server sent an empty HTTP response ({answer.phrase})", hint="a fault of the server")
@@ -120,7 +120,7 @@ class StreamableHttpTransport(RemoteTransport):
         self._receiver.message(body, message.id)
         return CallError("the response does not answer this request", hint="a fault of the server; see its log")
 
-    async def _hear_events(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
+    async def _read_events(self, post: QueuedPost, answer: HttpResponse) -> McpError | _BrokenStream | None:
         cursor = Cursor()
         try:
             await self._events.read(answer, cursor, post)
@@ -130,24 +130,24 @@ class StreamableHttpTransport(RemoteTransport):
             error = ConnectionLost("the server's stream ended before the response", hint="a fault of the server")
         if post.is_answered:
             return None
-        return _Cut(cursor, error) if cursor.last_id and not post.can_be_aborted else error
+        return _BrokenStream(cursor, error) if cursor.last_id and not post.can_be_aborted else error
 
-    async def _resume(self, post: QueuedPost, cut: _Cut) -> McpError | None:
+    async def _resume(self, post: QueuedPost, broken: _BrokenStream) -> McpError | None:
         """Handshake era: resume a broken response stream (2025-11-25, resumability)."""
-        cursor = cut.cursor
+        cursor = broken.cursor
         while cursor.failures < _MAX_RESUMPTIONS:
             await asyncio.sleep(cursor.pause)
             try:
                 async with self._open_stream(post.message.headers, cursor) as answer:
                     if answer.status != 200 or answer.media_type != _EVENTS:
-                        return cut.error
+                        return broken.error
                     cursor.failures = 0
                     await self._events.read(answer, cursor, post)
             except ConnectionLost:
                 cursor.failures += 1
             if post.is_answered:
                 return None
-        return cut.error
+        return broken.error
 
     # -- the session --------------------------------------------------------------------------------------------------
 
@@ -161,17 +161,17 @@ class StreamableHttpTransport(RemoteTransport):
     def _forget_session(self) -> None:
         self._session = None
         self._is_expired = True
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._server_stream is not None:
+            self._server_stream.cancel()
 
     def _listen(self, headers: Mapping[str, str]) -> None:
         """Start to read messages that the server sends outside of responses."""
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._server_stream is not None:
+            self._server_stream.cancel()
         self._session_headers = headers
-        self._listening = self._outbox.spawn(self._hear_server(headers))
+        self._server_stream = self._outbox.spawn(self._read_server_stream(headers))
 
-    async def _hear_server(self, headers: Mapping[str, str]) -> None:
+    async def _read_server_stream(self, headers: Mapping[str, str]) -> None:
         """Keep a GET stream open as long as the server offers one."""
         cursor = Cursor()
         loop = asyncio.get_running_loop()
@@ -186,17 +186,17 @@ class StreamableHttpTransport(RemoteTransport):
             except ConnectionLost:
                 pass
             except McpError as error:
-                self._receiver.noise(f"notifications from the server are unavailable: {error.message}")
+                self._receiver.protocol_warning(f"notifications from the server are unavailable: {error.message}")
                 return
             was_of_use = cursor.events > events or loop.time() - begun > _LONG_LIFE
             cursor.failures = 0 if was_of_use else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
-    async def _say_goodbye(self) -> None:
+    async def _end_session(self) -> None:
         """Ask the server to end the session; errors are ignored."""
         session, self._session = self._session, None
         if session is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._link.farewell("DELETE", {**self._session_headers, _SESSION: session})
+                await self._link.send_and_forget("DELETE", {**self._session_headers, _SESSION: session})

@@ -23,7 +23,8 @@ import httpx
 
 from ipymcp.errors import CallError, ConfigError, ConnectionLost, McpError
 from ipymcp.protocol.transports.addresses import Zone, within_origin, zone_of
-from ipymcp.protocol.transports.http_errors import Unreachable, too_large
+from ipymcp.protocol.transports.base import too_large
+from ipymcp.protocol.transports.http_errors import Unreachable
 from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, TLS_ENDED, Network, check_reach
 from ipymcp.version import __version__
 
@@ -41,7 +42,7 @@ _CHECK_SCHEME = "is it http:// rather than https://?"
 _CHECK_RUNNING = "is the server running?"
 
 
-def before_answer(error: Exception, shown: str) -> McpError | Unreachable:
+def request_error(error: Exception, shown: str) -> McpError | Unreachable:
     """Convert the error of a request that got no response.
 
     Args:
@@ -52,12 +53,12 @@ def before_answer(error: Exception, shown: str) -> McpError | Unreachable:
         return _unreachable(f"cannot connect to {shown}", error)
     if isinstance(error, httpcore.LocalProtocolError):
         return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
-    return ConnectionLost(f"the connection was dropped before the response ({_words(error)})")
+    return ConnectionLost(f"the connection was dropped before the response ({_reason(error)})")
 
 
-def within_answer(error: Exception) -> ConnectionLost:
+def response_error(error: Exception) -> ConnectionLost:
     """Convert the error of a response that ended early."""
-    return ConnectionLost(f"the connection was dropped before the response was complete ({_words(error)})")
+    return ConnectionLost(f"the connection was dropped before the response was complete ({_reason(error)})")
 
 
 def _unreachable(what: str, error: Exception) -> Unreachable:
@@ -66,7 +67,7 @@ def _unreachable(what: str, error: Exception) -> Unreachable:
             hint = "if you trust this server, name its CA in SSL_CERT_FILE"
             return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a timeout
-            return Unreachable(f"{what}: TLS: {_ssl_words(cause)}", _CHECK_SCHEME)
+            return Unreachable(f"{what}: TLS: {_tls_reason(cause)}", _CHECK_SCHEME)
         if isinstance(cause, socket.gaierror):
             return Unreachable(f"{what}: unknown host name ({cause.strerror})", _CHECK_HOST)
         if isinstance(cause, ConnectionRefusedError):
@@ -75,7 +76,7 @@ def _unreachable(what: str, error: Exception) -> Unreachable:
             return Unreachable(f"{what}: no such socket", _CHECK_RUNNING)
     if isinstance(error, httpcore.ConnectTimeout):
         return Unreachable(f"{what}: no connection within {CONNECT_TIMEOUT:g} s", _CHECK_HOST, may_pass=False)
-    return Unreachable(f"{what}: {_words(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
+    return Unreachable(f"{what}: {_reason(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -89,11 +90,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _ssl_words(error: ssl.SSLError) -> str:
+def _tls_reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Find the system's message for an error."""
     words = next((str(cause) for cause in _causes(error) if str(cause)), type(error).__name__)
     return words.rstrip(".")
@@ -175,7 +176,7 @@ class HttpResponse:
         except httpx.DecodingError as error:
             raise ConnectionLost(f"the response's compression is invalid ({error})") from error
         except FAILURES as error:
-            raise within_answer(error) from error
+            raise response_error(error) from error
 
     def _decoded(self) -> AsyncIterator[bytes]:
         stream = _Raw(self._response)
@@ -346,7 +347,7 @@ class HttpClient:
             await connection.http.aclose()
             if isinstance(error, FAILURES):
                 proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
-                raise before_answer(error, f"{self.address.shown}{proxy}") from error
+                raise request_error(error, f"{self.address.shown}{proxy}") from error
             raise
         return HttpResponse(response, connection, self)
 

@@ -7,9 +7,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import AuthError, HttpError, McpError, ProtocolError, ResultTooLarge
+from ipymcp.errors import AuthError, HttpError, McpError, ProtocolError
 from ipymcp.protocol import types
-from ipymcp.protocol.jsonrpc import excerpt, rpc_error
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, excerpt, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 BEGINNING = 65_536
 """Bytes of an error's body that are read."""
 _SHOWN = 300
-_METHOD_NOT_FOUND = -32601
 _OVERLOADED = frozenset({429, 503})
 """Statuses that matter more than a JSON-RPC error in the body, because they say when to retry."""
 _TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
@@ -80,17 +79,8 @@ def forgets_session(status: int, body: bytes) -> bool:
     """
     error = _json_rpc_error(body) if status in (400, 404) else None
     if status == 404:
-        return error is None or rpc_error(error).code != _METHOD_NOT_FOUND
+        return error is None or rpc_error(error).code != METHOD_NOT_FOUND
     return error is not None and status == 400 and "session" in rpc_error(error).message.lower()
-
-
-def too_large(limit: int) -> ResultTooLarge:
-    """Build the error for a response over the limit."""
-    return ResultTooLarge(
-        f"the response is larger than {limit:,} bytes and was discarded",
-        limit=limit,
-        hint="ask for less, or load the server with a larger max_result_bytes",
-    )
 
 
 def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: bool) -> AuthError:

@@ -99,7 +99,7 @@ class HttpLink:
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
                 raise http_errors.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
 
-    async def farewell(self, method: str, headers: Mapping[str, str]) -> None:
+    async def send_and_forget(self, method: str, headers: Mapping[str, str]) -> None:
         """Send a request and ignore its response and errors."""
         with contextlib.suppress(McpError, Unreachable):
             if self._client is not None:

@@ -379,7 +379,7 @@ class ThreadReader:
         self._loop = loop
         self._fd = fd
         self._on_chunk = on_chunk
-        self._ahead = threading.Semaphore(8)
+        self._free_slots = threading.Semaphore(8)
         self._closed = False
         threading.Thread(target=self._run, name="ipymcp-reader", daemon=True).start()
 
@@ -389,7 +389,7 @@ class ThreadReader:
     def close(self) -> None:
         """Stop passing chunks on; the thread closes the pipe when the child closes its end."""
         self._closed = True
-        self._ahead.release()
+        self._free_slots.release()
 
     def _run(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -398,14 +398,14 @@ class ThreadReader:
                     chunk = os.read(self._fd, _SMALL_READ)
                 except OSError:
                     chunk = b""
-                self._ahead.acquire()
+                self._free_slots.acquire()
                 self._loop.call_soon_threadsafe(self._hand_on, chunk)
                 if not chunk:
                     break
         os.close(self._fd)
 
     def _hand_on(self, chunk: bytes) -> None:
-        self._ahead.release()
+        self._free_slots.release()
         if not self._closed:
             self._on_chunk(chunk)
 

@@ -159,14 +159,14 @@ class ServerProcess:
     async def _gone(self, ended: asyncio.Future[None]) -> bool:
         if not ended.done():
             return False
-        return not await asyncio.get_running_loop().run_in_executor(None, living, [self])
+        return not await asyncio.get_running_loop().run_in_executor(None, still_running, [self])
 
     def reap(self) -> int | None:
         """Collect the exit code, if the process has ended."""
         return self.popen.poll()
 
 
-def living(processes: Sequence[ServerProcess]) -> list[ServerProcess]:
+def still_running(processes: Sequence[ServerProcess]) -> list[ServerProcess]:
     """Filter the processes whose group still has a running member, and reap their leaders."""
     left = [process for process in processes if process.reap() is None or process.signal_group(0)]
     if sys.platform != "linux" or all(process.exit_code is None for process in left):
@@ -187,7 +187,7 @@ def _running_groups() -> set[int]:
     return groups
 
 
-def outsiders(pids: Iterable[int]) -> list[psutil.Process]:
+def escaped_descendants(pids: Iterable[int]) -> list[psutil.Process]:
     """Find the descendants of these processes that left their groups, by one scan of the process table."""
     import psutil
 

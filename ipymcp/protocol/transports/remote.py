@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 5.0
 """Maximum seconds to wait for earlier messages; a server may ignore one and still accept the next."""
-_AFTERLIFE = 2.0
+_ABANDONED_TIMEOUT = 2.0
 """Seconds that an abandoned request keeps its connection, because the server need not respond to it."""
 
 
 class QueuedPost:
     """An outgoing message; a request stays until its response has come."""
 
-    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "session", "task", "untaken", "written")
+    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "session", "task", "unwritten", "written")
 
     def __init__(self, message: OutboundMessage) -> None:
         self.message = message
-        self.untaken = len(message.frame)
+        self.unwritten = len(message.frame)
         """Number of bytes not yet written to the server."""
         self.written: asyncio.Future[None] | None = None
         """Completes when the message is written; created on demand."""
@@ -110,8 +110,8 @@ class SendQueue:
 
     def written(self, post: QueuedPost) -> None:
         """Record that a message is written to the server."""
-        self._queued -= post.untaken
-        post.untaken = 0
+        self._queued -= post.unwritten
+        post.unwritten = 0
         self._given_up.discard(post)
         if post.written is not None and not post.written.done():
             post.written.set_result(None)
@@ -139,11 +139,11 @@ class SendQueue:
 
     def _start(self, post: QueuedPost) -> None:
         message = post.message
-        self._queued += post.untaken
+        self._queued += post.unwritten
         if self._is_closed or post.is_aborted:
             self._over(post)
             return
-        post.task = self.spawn(self._carry(post, self._predecessors(post)))
+        post.task = self.spawn(self._run(post, self._predecessors(post)))
         if message.kind == "notification":
             self._last_notification = post.task
             if message.method == "notifications/initialized":
@@ -161,7 +161,7 @@ class SendQueue:
                 first.add(other.written)
         return first
 
-    async def _carry(self, post: QueuedPost, first: set[asyncio.Future[None]]) -> None:
+    async def _run(self, post: QueuedPost, first: set[asyncio.Future[None]]) -> None:
         message = post.message
         error: McpError | None = None
         try:
@@ -178,7 +178,7 @@ class SendQueue:
             if error is not None:
                 self._receiver.undelivered(message.id, error)  # ignored if the response has come
         elif error is not None:
-            self._receiver.noise(f"{message.method or 'an answer'} was not delivered: {error.message}")
+            self._receiver.protocol_warning(f"{message.method or 'an answer'} was not delivered: {error.message}")
 
     def _over(self, post: QueuedPost) -> None:
         self.written(post)
@@ -192,12 +192,12 @@ class SendQueue:
         if post.can_be_aborted or not post.is_sent:
             post.task.cancel()
             return
-        if post.untaken:
+        if post.unwritten:
             self._given_up.add(post)
-        self._loop.call_later(_AFTERLIFE, post.task.cancel)
+        self._loop.call_later(_ABANDONED_TIMEOUT, post.task.cancel)
 
 
-_AT_ONCE = 20
+_MAX_CONCURRENT = 20
 """Maximum concurrent messages, except those that are long-lived or urgent."""
 
 
@@ -220,7 +220,7 @@ class RemoteTransport:
         self._link = HttpLink(url, headers, authorizer)
         self._limit = limit
         self._outbox = SendQueue(self._deliver)
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._concurrency = asyncio.Semaphore(_MAX_CONCURRENT)
 
     @property
     def exit_code(self) -> int | None:
@@ -241,11 +241,11 @@ class RemoteTransport:
         """Send a message from any thread without waiting."""
         self._outbox.send(message)
 
-    async def answers_anew(self, seconds: float) -> bool:
+    async def accepts_new_stream(self, seconds: float) -> bool:
         """False: each request has its own response."""
         return False
 
-    def turn(self) -> None:
+    def lease_reads(self) -> None:
         """Return None: the loop reads all responses."""
 
     def abort(self, identifier: RequestId) -> bool:
@@ -256,7 +256,7 @@ class RemoteTransport:
         """End the session and close all connections."""
         try:
             await self._outbox.aclose()
-            await self._say_goodbye()
+            await self._end_session()
         finally:
             await self._link.aclose()
 
@@ -271,5 +271,5 @@ class RemoteTransport:
         """Deliver a message and its response; return the error for a request that is still pending then."""
         raise NotImplementedError
 
-    async def _say_goodbye(self) -> None:
+    async def _end_session(self) -> None:
         """Ask the server to end the session, if there is one."""

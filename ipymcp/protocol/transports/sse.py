@@ -43,10 +43,10 @@ class LegacySseTransport(RemoteTransport):
         self._endpoint.add_done_callback(lambda done: done.cancelled() or done.exception())
         await self._link.open(receiver)
         self._outbox.open(receiver)
-        self._outbox.spawn(self._hear())
+        self._outbox.spawn(self._read_stream())
         await asyncio.shield(self._endpoint)
 
-    async def _hear(self) -> None:
+    async def _read_stream(self) -> None:
         try:
             async with self._link.answer("GET", {"Accept": _EVENTS}) as answer:
                 if answer.status != 200 or answer.media_type != _EVENTS:
@@ -74,7 +74,7 @@ class LegacySseTransport(RemoteTransport):
         except McpError as error:
             self._endpoint.set_exception(StartError(error.message, hint=error.hint))
 
-    async def answers_anew(self, seconds: float) -> bool:
+    async def accepts_new_stream(self, seconds: float) -> bool:
         """Tell whether the server opens another stream on a new connection."""
         try:
             async with asyncio.timeout(seconds), self._link.answer("GET", {"Accept": _EVENTS}) as answer:
@@ -84,7 +84,7 @@ class LegacySseTransport(RemoteTransport):
 
     async def _deliver(self, post: QueuedPost) -> McpError | None:
         message = post.message
-        async with self._turns:
+        async with self._concurrency:
             post.is_sent = True
             if post.is_aborted:
                 return None

@@ -18,10 +18,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ipymcp.errors import ConnectionLost, ResultTooLarge
+from ipymcp.errors import ConnectionLost
 from ipymcp.protocol.jsonrpc import excerpt, find_id
+from ipymcp.protocol.transports.base import too_large
 from ipymcp.protocol.transports.pipes import LineSplitter, LoopReader, Oversized, make_reader, make_writer
-from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, outsiders
+from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, escaped_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.pipes import Reader, Writer
 
 
-CAN_TAKE_TURNS = hasattr(select, "epoll")
+CAN_LEASE_READS = hasattr(select, "epoll")
 _TIMEOUT = 0.0005
 """Seconds to wait while the loop passes on what it has just read, which may have woken the caller."""
 
@@ -39,7 +40,7 @@ class LeasedReader(LoopReader):
     """Reads a pipe on the loop, and lets other threads read it. See `LoopReader` for the arguments."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
-        self._turn = threading.Lock()
+        self._lease = threading.Lock()
         """Held while reading or closing."""
         self._watch = select.epoll()
         self._watch.register(fd, select.EPOLLIN)
@@ -49,10 +50,10 @@ class LeasedReader(LoopReader):
 
     def take(self) -> bool:
         """Acquire the lease, from any thread but the loop's; False if it is taken or the pipe is closed."""
-        if not self._turn.acquire(timeout=_TIMEOUT):
+        if not self._lease.acquire(timeout=_TIMEOUT):
             return False
         if self._fd is None:
-            self._turn.release()
+            self._lease.release()
             return False
         self._watch.modify(self._fd, 0)
         return True
@@ -61,7 +62,7 @@ class LeasedReader(LoopReader):
         """Let the loop read again."""
         if self._fd is not None:
             self._watch.modify(self._fd, select.EPOLLIN)
-        self._turn.release()
+        self._lease.release()
 
     def read(self, on_chunk: Callable[[bytes], None], done: Callable[[], bool], seconds: float) -> None:
         """With the lease, read here until `done` or the time is up. The pipe's end is left to the loop."""
@@ -81,7 +82,7 @@ class LeasedReader(LoopReader):
 
     def close(self) -> None:
         """Stop reading and close the pipe, once it is not being read."""
-        with self._turn:
+        with self._lease:
             super().close()
 
     def drop(self) -> None:
@@ -90,19 +91,19 @@ class LeasedReader(LoopReader):
         self._watch.close()
 
     def _read(self) -> None:
-        if not self._turn.acquire(blocking=False):
+        if not self._lease.acquire(blocking=False):
             return  # the data stays in the pipe until the lease is returned
         try:
             super()._read()
         finally:
-            self._turn.release()
+            self._lease.release()
 
     def _close(self) -> None:
         super()._close()
         self._watch.close()
 
 
-_LAST_WORDS = 0.5
+_DRAIN_TIMEOUT = 0.5
 """Seconds to read the remaining output of a server that has ended; a grandchild may hold its pipes open."""
 _STDERR_LINE = 1 << 16
 _LARGE = 1 << 22
@@ -147,7 +148,7 @@ class StdioTransport:
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
         self._readers: list[Reader] = []
-        self._turn: _ReadLease | None = None
+        self._lease: _ReadLease | None = None
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -183,9 +184,9 @@ class StdioTransport:
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
         self._writer = make_writer(loop, stdin, self._input_broken.set)
-        if CAN_TAKE_TURNS:
+        if CAN_LEASE_READS:
             output = LeasedReader(loop, stdout, self._on_output)
-            self._turn = _ReadLease(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
+            self._lease = _ReadLease(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
         else:
             output = make_reader(loop, stdout, self._on_output)
         self._readers = [output, make_reader(loop, stderr, self._on_stderr)]
@@ -198,14 +199,14 @@ class StdioTransport:
             raise ConnectionLost("the connection is closed")
         writer.send(message.frame)
 
-    async def answers_anew(self, seconds: float) -> bool:
+    async def accepts_new_stream(self, seconds: float) -> bool:
         """False: a pipe is not lost without notice."""
         return False
 
-    def turn(self) -> ReadLease | None:
+    def lease_reads(self) -> ReadLease | None:
         """Lease the right to read, from any thread but the loop's."""
-        turn = self._turn
-        return turn if turn is not None and turn.take() else None
+        lease = self._lease
+        return lease if lease is not None and lease.take() else None
 
     def abort(self, identifier: int | str | float) -> bool:
         """Return False: one stream carries all responses, so a cancel notification is needed."""
@@ -215,10 +216,10 @@ class StdioTransport:
         """End the process, by force if necessary; this continues if the caller is cancelled."""
         self._closing.set()
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._see_it_end(), name="ipymcp-end")
+            self._ending = asyncio.get_running_loop().create_task(self._wait_for_end(), name="ipymcp-end")
         await asyncio.shield(self._ending)
 
-    async def _see_it_end(self) -> None:
+    async def _wait_for_end(self) -> None:
         if self._spawning is not None and self._supervisor is None:  # the start was cancelled, or failed
             await asyncio.wait({self._spawning})
             if self._spawning.exception() is None and self._process is None and self._receiver is not None:
@@ -252,26 +253,26 @@ class StdioTransport:
         if self._closing.is_set():
             await self._end(process, ended)
         else:
-            await self._hear_last_words(ended)
+            await self._read_remaining_output(ended)
             exit_code = process.reap() if ended.done() else None
             if self._receiver is not None and not self._closing.is_set():
                 self._receiver.lost(
-                    _epitaph(exit_code, ended.done(), "output" if self._output_ended.is_set() else "input")
+                    _exit_message(exit_code, ended.done(), "output" if self._output_ended.is_set() else "input")
                 )
             await self._end(process, ended)
         for wait in waits:
             wait.cancel()
         self._watch.ended(process)
 
-    async def _hear_last_words(self, ended: asyncio.Future[None]) -> None:
+    async def _read_remaining_output(self, ended: asyncio.Future[None]) -> None:
         rest = [asyncio.ensure_future(event.wait()) for event in (self._output_ended, self._stderr_ended)]
-        await asyncio.wait({ended, *rest}, timeout=_LAST_WORDS)
+        await asyncio.wait({ended, *rest}, timeout=_DRAIN_TIMEOUT)
         for wait in rest:
             wait.cancel()
 
     async def _end(self, process: ServerProcess, ended: asyncio.Future[None]) -> None:
         loop = asyncio.get_running_loop()
-        strays = [] if ended.done() else await loop.run_in_executor(None, outsiders, [process.pid])
+        strays = [] if ended.done() else await loop.run_in_executor(None, escaped_descendants, [process.pid])
         if self._writer is not None:
             self._writer.close()
         await process.end_group(ended, self._grace)
@@ -308,7 +309,7 @@ class StdioTransport:
             if line.rstrip().endswith((b"}", b"]")):
                 self._receiver.message(line)
             else:
-                self._receiver.noise(f"its output ends within a line: {excerpt(line)}")
+                self._receiver.protocol_warning(f"its output ends within a line: {excerpt(line)}")
 
     def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
         """Fail the call of an oversized response as soon as its id is found; the rest is discarded."""
@@ -316,14 +317,9 @@ class StdioTransport:
             identifier = find_id(line.head, line.tail if line.done else b"")
             if identifier is not None:
                 self._oversized_known = True
-                error = ResultTooLarge(
-                    f"the response is larger than {self._limit:,} bytes and was discarded",
-                    limit=self._limit,
-                    hint="ask for less, or load the server with a larger max_result_bytes",
-                )
-                receiver.undelivered(identifier, error)
+                receiver.undelivered(identifier, too_large(self._limit))
         if line.done:
-            receiver.noise(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
+            receiver.protocol_warning(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
             self._oversized_known = False
 
     def _on_stderr(self, chunk: bytes) -> None:
@@ -383,7 +379,7 @@ def _is_large(line: bytes | bytearray | Oversized) -> bool:
     return not isinstance(line, Oversized) and len(line) > _LARGE
 
 
-def _epitaph(exit_code: int | None, ended: bool, closed: str) -> str:
+def _exit_message(exit_code: int | None, ended: bool, closed: str) -> str:
     if not ended:
         return f"the server closed its {closed}"
     if exit_code is None or exit_code >= 0:
