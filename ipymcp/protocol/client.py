@@ -214,7 +214,7 @@ class Client:
         tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        return self._headers.learn(tools, self._listener.protocol_warning)
+        return self._headers.read_annotations(tools, self._listener.protocol_warning)
 
     def call_tool(self, slot: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a tool call, from any thread.
@@ -282,7 +282,7 @@ class Client:
 
     def _is_outcome(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
         """Tell whether a line is only this request's outcome or progress; anything else is handled on the loop."""
-        return not slot.wants_task and self._peer.concerns(slot, line) and self.interceptors.has_none(line)
+        return not slot.wants_task and self._peer.is_response_for(slot, line) and self.interceptors.has_none(line)
 
     def give_up(self, slot: PendingRequest, reason: str) -> bool:
         """Abandon a request and notify the server, from any thread.
@@ -367,7 +367,7 @@ class Client:
         self._transport.send(OutboundMessage(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
-        return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
+        return self._headers.build(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
 
     # -- messages from the server -------------------------------------------------------------------------------------
 
@@ -456,12 +456,12 @@ class Client:
 
     def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
         """Send a request with a new id and more params; False if it is no longer pending."""
-        if not self._peer.holds(slot):
+        if not self._peer.is_pending(slot):
             return False
         self._send_request(slot, extra)
         return True
 
-    def send_once_more(self, message: OutboundMessage) -> None:
+    def resend(self, message: OutboundMessage) -> None:
         """Resend a rejected request, if it is still pending."""
         if self._peer.slot(message.id) is not None:
             headers = {**message.headers, **self._headers_of("")}

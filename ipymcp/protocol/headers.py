@@ -55,7 +55,9 @@ class Headers:
     def __init__(self) -> None:
         self._parameters: dict[str, tuple[HeaderParameter, ...]] = {}
 
-    def learn(self, tools: list[types.ToolDefinition], warn: Callable[[str], None]) -> list[types.ToolDefinition]:
+    def read_annotations(
+        self, tools: list[types.ToolDefinition], warn: Callable[[str], None]
+    ) -> list[types.ToolDefinition]:
         """Read the header annotations of all tools.
 
         Args:
@@ -79,7 +81,7 @@ class Headers:
         self._parameters = by_tool
         return valid
 
-    def of(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
+    def build(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
         """Build the headers for one message.
 
         Args:

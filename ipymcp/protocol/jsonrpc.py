@@ -105,7 +105,7 @@ _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _NULL, _ABSENT = Raw(b"null"), Raw()
 METHOD_NOT_FOUND = -32601
-_SERVER_FAULT = "a fault of the server; its log has the line"
+_SERVER_FAULT = "a fault of the server; see its log"
 
 
 class PendingRequest:
@@ -192,7 +192,7 @@ class Peer:
         self._slots[identifier] = slot
         return identifier
 
-    def holds(self, slot: PendingRequest) -> bool:
+    def is_pending(self, slot: PendingRequest) -> bool:
         """Tell whether the request is still pending."""
         return self._slots.get(slot.id) is slot
 
@@ -200,7 +200,7 @@ class Peer:
         """Find the pending request with this id."""
         return self._slots.get(identifier) if identifier is not None else None
 
-    def waiting(self) -> list[PendingRequest]:
+    def pending(self) -> list[PendingRequest]:
         """List all pending requests, oldest first."""
         return list(self._slots.values())
 
@@ -248,7 +248,7 @@ class Peer:
         for identifier in list(self._slots):
             self.fail(identifier, error())
 
-    def concerns(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
+    def is_response_for(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
         """Tell whether a line is a result or progress for this request and nothing else."""
         try:
             message = types.read_envelope(line)
@@ -312,14 +312,16 @@ class Peer:
         elif slot is not None and len(result):
             slot.settle(result=result)
         elif slot is not None:
-            slot.settle(error=CallError("the server's answer holds neither a result nor an error", hint=_SERVER_FAULT))
+            slot.settle(
+                error=CallError("the server's answer contains neither a result nor an error", hint=_SERVER_FAULT)
+            )
         elif identifier in self._abandoned:
             self._abandoned.remove(identifier)
         elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
             self._handler.on_protocol_warning(f"an answer to no request in flight (id {message.id!r}): {what}")
         else:
-            self._handler.on_protocol_warning(f"JSON, but no JSON-RPC message: {excerpt(line)}")
+            self._handler.on_protocol_warning(f"not a JSON-RPC message: {excerpt(line)}")
 
     def _receive_progress(self, params: Raw) -> None:
         try:

@@ -101,7 +101,7 @@ class _Negotiation:
         await asyncio.wait({discover})
         settled = self._read_probe(discover)
         if settled is None:
-            raise ProtocolError("the server does not speak the stateless era", hint=eras.OTHER_ERA)
+            raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA)
         return settled
 
     async def _first_of_both(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
@@ -127,7 +127,7 @@ class _Negotiation:
                 raise
             supported = _supported_versions(error.data)
             if any(version in eras.STATELESS_VERSIONS for version in supported):
-                raise ProtocolError("the server does not speak the handshake era", hint=eras.OTHER_ERA) from error
+                raise ProtocolError("the server does not support the handshake era", hint=eras.OTHER_ERA) from error
             raise _no_common_version(supported) from error
 
     def _discover(self) -> asyncio.Future[Raw]:
@@ -208,8 +208,8 @@ def shaped(raw: Raw, kind: type[T], method: str) -> T:
 
 
 def _no_common_version(supported: list[str]) -> ProtocolError:
-    spoken = ", ".join(supported) or "unnamed versions"
-    return ProtocolError(f"the server speaks only {spoken}", hint=_OUR_VERSIONS)
+    versions = ", ".join(supported) or "unnamed versions"
+    return ProtocolError(f"the server supports only {versions}", hint=_OUR_VERSIONS)
 
 
 def _supported_versions(data: object) -> list[str]:
@@ -228,7 +228,7 @@ class SessionOwner(Protocol):
         """Fail a request."""
         ...
 
-    def send_once_more(self, message: OutboundMessage) -> None:
+    def resend(self, message: OutboundMessage) -> None:
         """Resend a request, if it is still pending."""
         ...
 
@@ -298,7 +298,7 @@ class SessionRecovery:
             raise
         else:
             for message in self._end(is_open=True):
-                self._owner.send_once_more(message)
+                self._owner.resend(message)
 
     def _fail(self, reason: str, hint: str | None) -> None:
         what = f"the server forgot this session, and reopening it failed: {reason}"

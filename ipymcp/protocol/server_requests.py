@@ -334,7 +334,7 @@ class UnexpectedRequests:
             return
         slot = self._peer.slot(origin_request_id)
         candidates = (
-            [slot] if slot else [waiting for waiting in self._peer.waiting() if waiting.method in ROUND_METHODS]
+            [slot] if slot else [waiting for waiting in self._peer.pending() if waiting.method in ROUND_METHODS]
         )
         what = f"asked for {method} without a handshake"
         self._fail(candidates, f"the server {what}", f"it {what.replace('asked', 'asks')}")

@@ -19,7 +19,7 @@ from tests.servers.oauth_server import OAuthServer, running
 
 STRICT = {"IdentityProvider": {"cookie_options": {"samesite": "Strict"}}}
 
-TAKEN = "The notebook has the answer and goes on there. You can close this page."
+TAKEN = "The notebook has received the answer. You can close this page."
 NOTHING = "This page is where logins of notebooks end. There is nothing to see."
 
 

@@ -291,8 +291,8 @@ def test_a_server_that_negotiates_an_unknown_version_is_refused_and_not_retried(
             mcp.load({"one": bad("negotiate=1999-01-01", f"runs={count}", era=era)})
         said = {
             "legacy": "the server answered with the unknown protocol version '1999-01-01'",
-            "modern": "the server speaks only 1999-01-01",
-            "both": "the server speaks only 1999-01-01",
+            "modern": "the server supports only 1999-01-01",
+            "both": "the server supports only 1999-01-01",
         }
         assert rendered(caught.value) == [
             f"ProtocolError: one: {said[era]}",
@@ -306,8 +306,8 @@ def test_a_server_that_negotiates_an_unknown_version_is_refused_and_not_retried(
 @pytest.mark.parametrize(
     ("theirs", "ours", "message"),
     [
-        ("legacy", "modern", "the server does not speak the stateless era"),
-        ("modern", "legacy", "the server does not speak the handshake era"),
+        ("legacy", "modern", "the server does not support the stateless era"),
+        ("modern", "legacy", "the server does not support the handshake era"),
     ],
 )
 def test_an_era_that_was_forced_and_is_not_spoken_is_refused_and_not_retried(
@@ -352,7 +352,7 @@ def test_a_malformed_answer_fails_its_own_call_at_once() -> None:
         assert time.monotonic() - began < 5
         assert rendered(caught.value) == [
             "CallError: one.echo: the server's answer is not valid JSON (Expecting value at character 46)",
-            "  a fault of the server; its log has the line",
+            "  a fault of the server; see its log",
         ]
         assert mcp.servers["one"].state == "ready"
         assert '{"content":[,]}' in "".join(log_of(mcp, "one", "host"))

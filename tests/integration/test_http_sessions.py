@@ -409,7 +409,7 @@ async def test_without_a_login_the_error_names_the_challenge_and_what_to_give() 
         with pytest.raises(AuthError) as caught:
             async with opened(http(server.url)):
                 pass
-        assert caught.value.message == 'the server wants a login: HTTP 401 Unauthorized (Bearer realm="x")'
+        assert caught.value.message == 'the server requires a login: HTTP 401 Unauthorized (Bearer realm="x")'
         assert caught.value.hint == "give its definition headers, or auth to log in"
 
         with pytest.raises(AuthError) as caught:

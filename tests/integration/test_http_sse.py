@@ -153,7 +153,7 @@ async def test_what_is_no_such_server_is_said_at_the_start() -> None:
         server.handlers["GET"] = lambda _, reply: reply.full("401 Unauthorized")
         error = await start_error(server.url)
         assert isinstance(error, AuthError)
-        assert error.message == "the server wants a login: HTTP 401 Unauthorized"
+        assert error.message == "the server requires a login: HTTP 401 Unauthorized"
         server.handlers["GET"] = lambda _, reply: reply.stream()
         error = await start_error(server.url)
         assert isinstance(error, ConnectionLost)

@@ -44,7 +44,7 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
         ("invalid-utf8", 'no JSON-RPC message: {"text": "\ufffd\ufffd\ufffd"}'),
         ("nan", 'no JSON-RPC message: {"value": NaN}'),
         ("surrogate", 'no JSON-RPC message: {"value": "\\ud800"}'),
-        ("hello", 'JSON, but no JSON-RPC message: {"hello": 1}'),
+        ("hello", 'not a JSON-RPC message: {"hello": 1}'),
     ],
 )
 def test_noise_between_messages_is_logged_and_calls_work(kind: str, said: str) -> None:
@@ -463,7 +463,7 @@ def on(method, message):
     with connected({"one": scripted(empty)}) as mcp:
         with pytest.raises(errors.CallError) as caught:
             mcp.one.work()
-        assert caught.value.message == "the server's answer holds neither a result nor an error"
+        assert caught.value.message == "the server's answer contains neither a result nor an error"
         assert mcp.one.work().content == []
 
 

@@ -194,7 +194,7 @@ def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> No
     peer, slot = asked.peer, asked.slot
     assert peer.reassign_id(slot)
     assert slot.id != asked.id
-    assert peer.holds(slot)
+    assert peer.is_pending(slot)
     assert (peer.slot(asked.id), peer.slot(slot.id)) == (None, slot)
     asked.receive({"jsonrpc": "2.0", "id": asked.id, "result": {}})
     assert slot.result is None

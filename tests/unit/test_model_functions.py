@@ -92,7 +92,7 @@ def test_a_type_that_json_cannot_say_takes_anything() -> None:
 
 
 class Trip:
-    """As pydantic's models are: they know their schema, and how to be made."""
+    """An object like a pydantic model, with its schema and validation."""
 
     def __init__(self, city: str) -> None:
         self.city = city

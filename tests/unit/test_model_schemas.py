@@ -110,7 +110,7 @@ def test_what_is_used_twice_is_said_once(profile: Profile, where: str) -> None:
     assert made.lost == ()
 
 
-def test_what_says_more_than_its_reference_is_both_at_once() -> None:
+def test_members_beside_a_reference_are_merged_with_it() -> None:
     member = {"$ref": "#/$defs/P", "properties": {"z": {"type": "number"}}, "required": ["z"]}
 
     found = it(member, OPENAI, **{"$defs": {"P": POINT}})
@@ -346,7 +346,7 @@ def test_a_word_that_means_nothing_is_left_out_and_said(word: str, value: object
 
 
 @pytest.mark.parametrize("profile", EVERY)
-def test_a_type_that_there_is_not_is_told_in_words(profile: Profile) -> None:
+def test_an_unknown_type_is_described_in_words(profile: Profile) -> None:
     made = compile_schema(one({"type": "int"}), profile)
 
     assert made.parameters == one({"description": '(type: "int")'})
@@ -383,7 +383,7 @@ def test_one_of_is_any_of_and_const_stays_a_single_value(profile: Profile) -> No
     assert second == {"type": "integer"}
 
 
-def test_what_gemini_has_no_word_for_is_told_in_words() -> None:
+def test_keywords_that_gemini_lacks_are_described_in_words() -> None:
     made = compile_schema(one({"type": "string", "pattern": "^a", "format": "uuid", "default": "ab"}), GEMINI)
 
     assert made.parameters == one({"type": "string", "description": '(pattern: "^a"; format: "uuid"; default: "ab")'})
@@ -514,7 +514,7 @@ def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
     assert len(json.dumps(wide)) < 300 and wide["description"].startswith("too large to show; its properties: p0, p1")
 
 
-def test_what_nobody_would_see_is_not_in_what_a_model_reads() -> None:
+def test_invisible_characters_are_not_in_texts_for_models() -> None:
     hidden = "Fine.\u200b\u202e\U000e0041"
 
     assert it({"type": "string", "description": hidden, "default": hidden}, OPENAI) == {

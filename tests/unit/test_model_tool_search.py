@@ -77,7 +77,7 @@ def test_what_is_found_need_not_be_read_in_pages() -> None:
     assert told[-1]["parameters"] == "search for its name to see them"
 
 
-def test_what_is_found_first_is_told_of_as_far_as_there_is_room() -> None:
+def test_the_best_matches_are_described_within_the_limit() -> None:
     part = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(200)}}
     huge = {"type": "object", "properties": {f"a{number}": part for number in range(100)}}
     long = "[a] A file. " * 900

@@ -34,7 +34,7 @@ _HEADERS = (
     "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
     "Connection: close\r\n"
 )
-_ARRIVED = "The notebook has the answer and goes on there. You can close this page."
+_ARRIVED = "The notebook has received the answer. You can close this page."
 _UNKNOWN = "No login of this notebook is waiting for this address."
 
 

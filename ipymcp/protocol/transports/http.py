@@ -87,13 +87,13 @@ class StreamableHttpTransport(RemoteTransport):
                 return None
             session = self._session if belongs else None
             headers = message.headers if session is None else {**message.headers, _SESSION: session}
-            async with self._link.answer(
+            async with self._link.request(
                 "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
             ) as answer:
                 if 200 <= answer.status < 300:
                     return await self._deliver_response(post, answer)
                 body = await answer.read_beginning(http_errors.BEGINNING)
-            if session is None or not http_errors.forgets_session(answer.status, body):
+            if session is None or not http_errors.is_unknown_session(answer.status, body):
                 return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
             if self._session == session:
                 self._forget_session()
@@ -116,7 +116,7 @@ class StreamableHttpTransport(RemoteTransport):
         if not body:
             return CallError(f"the server sent an empty HTTP response ({answer.phrase})", hint="a fault of the server")
         if answer.media_type != "application/json" and body[:64].lstrip()[:1] not in (b"{", b"["):
-            return http_errors.no_message(answer.media_type, body[: http_errors.BEGINNING])
+            return http_errors.unexpected_content(answer.media_type, body[: http_errors.BEGINNING])
         self._receiver.message(body, message.id)
         return CallError("the response does not answer this request", hint="a fault of the server; see its log")
 
@@ -156,7 +156,7 @@ class StreamableHttpTransport(RemoteTransport):
     ) -> contextlib.AbstractAsyncContextManager[HttpResponse]:
         session = {} if self._session is None else {_SESSION: self._session}
         fields = {**headers, **session, **cursor.headers, "Accept": _EVENTS}
-        return self._link.answer("GET", fields)
+        return self._link.request("GET", fields)
 
     def _forget_session(self) -> None:
         self._session = None
@@ -188,8 +188,8 @@ class StreamableHttpTransport(RemoteTransport):
             except McpError as error:
                 self._receiver.protocol_warning(f"notifications from the server are unavailable: {error.message}")
                 return
-            was_of_use = cursor.events > events or loop.time() - begun > _LONG_LIFE
-            cursor.failures = 0 if was_of_use else cursor.failures + 1
+            was_useful = cursor.events > events or loop.time() - begun > _LONG_LIFE
+            cursor.failures = 0 if was_useful else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
     async def _end_session(self) -> None:

@@ -25,7 +25,7 @@ _HINTS = {
     404: "check the URL's path; servers often answer at /mcp, older ones at /sse",
     405: "check the URL's path; servers often answer at /mcp, older ones at /sse",
     406: "a fault of the server",
-    407: "check HTTP_PROXY: the proxy wants a login",
+    407: "check HTTP_PROXY: the proxy requires a login",
     413: "send less at once",
 }
 
@@ -71,7 +71,7 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
     return HttpError(message, status=status, retry_after=retry_after, body=body.decode("utf-8", "replace"), hint=hint)
 
 
-def forgets_session(status: int, body: bytes) -> bool:
+def is_unknown_session(status: int, body: bytes) -> bool:
     """Tell whether a response says that the server does not know the session any more.
 
     The specification says 404 (2025-11-25, session management). Servers on the TypeScript SDK respond 400 after a
@@ -92,11 +92,11 @@ def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: boo
             hint="check the Authorization header in its definition",
         )
     return AuthError(
-        f"the server wants a login: HTTP {phrase}{wants}", hint="give its definition headers, or auth to log in"
+        f"the server requires a login: HTTP {phrase}{wants}", hint="give its definition headers, or auth to log in"
     )
 
 
-def no_message(media_type: str, body: bytes) -> ProtocolError:
+def unexpected_content(media_type: str, body: bytes) -> ProtocolError:
     """Build the error for a response that is neither JSON nor an event stream."""
     text = _readable(body, media_type)
     what = f"the server answered with {media_type or 'unknown content'} instead of MCP" + (f": {text}" if text else "")

@@ -62,7 +62,7 @@ class HttpLink:
         return HttpClient(self.address, self._headers)
 
     @contextlib.asynccontextmanager
-    async def answer(
+    async def request(
         self,
         method: str,
         headers: Mapping[str, str],

@@ -48,12 +48,12 @@ class LegacySseTransport(RemoteTransport):
 
     async def _read_stream(self) -> None:
         try:
-            async with self._link.answer("GET", {"Accept": _EVENTS}) as answer:
+            async with self._link.request("GET", {"Accept": _EVENTS}) as answer:
                 if answer.status != 200 or answer.media_type != _EVENTS:
                     body = await answer.read_beginning(http_errors.BEGINNING)
                     if answer.status >= 400:
                         raise http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
-                    raise http_errors.no_message(answer.media_type, body)
+                    raise http_errors.unexpected_content(answer.media_type, body)
                 await self._events.read(answer, Cursor(), on_other=self._on_event)
             error: McpError = ConnectionLost("the server ended its stream")
         except McpError as failure:
@@ -77,7 +77,7 @@ class LegacySseTransport(RemoteTransport):
     async def accepts_new_stream(self, seconds: float) -> bool:
         """Tell whether the server opens another stream on a new connection."""
         try:
-            async with asyncio.timeout(seconds), self._link.answer("GET", {"Accept": _EVENTS}) as answer:
+            async with asyncio.timeout(seconds), self._link.request("GET", {"Accept": _EVENTS}) as answer:
                 return answer.status == 200 and answer.media_type == _EVENTS
         except (McpError, TimeoutError):
             return False
@@ -88,7 +88,7 @@ class LegacySseTransport(RemoteTransport):
             post.is_sent = True
             if post.is_aborted:
                 return None
-            async with self._link.answer(
+            async with self._link.request(
                 "POST",
                 message.headers,
                 message.frame,
@@ -98,7 +98,7 @@ class LegacySseTransport(RemoteTransport):
                 body = await answer.read_beginning(http_errors.BEGINNING)
         if 200 <= answer.status < 300:
             return None  # the response arrives on the stream
-        if http_errors.forgets_session(answer.status, body):
+        if http_errors.is_unknown_session(answer.status, body):
             self._lose("the server does not know this connection any more")
         return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
 
