@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.protocol.types import Progress
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -60,7 +60,7 @@ class ToolFactory:
         """The results that were shown in part."""
         self.for_models: set[int] = set()
         """The numbers of the results of which a model outside `mcp.ask` was given a part."""
-        self._declarer: Declarer | None = None
+        self._declarer: DeclarationCache | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
@@ -70,12 +70,12 @@ class ToolFactory:
         return self._conversations.setdefault(key, Conversation())
 
     @property
-    def declarer(self) -> Declarer:
-        """The maker of tool declarations for model providers."""
+    def declarer(self) -> DeclarationCache:
+        """The cache of tool declarations for model providers."""
         if self._declarer is None:
-            from ipymcp.llm.tool_definitions import Declarer
+            from ipymcp.llm.tool_definitions import DeclarationCache
 
-            self._declarer = Declarer()
+            self._declarer = DeclarationCache()
         return self._declarer
 
     def schema(self, entry: ToolEntry) -> ToolSchema:

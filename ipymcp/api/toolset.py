@@ -205,9 +205,9 @@ class Toolset(TableView):
 
     def describe(self) -> Table:
         """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
-        from ipymcp.llm.tool_definitions import costs
+        from ipymcp.llm.tool_definitions import token_table
 
-        return costs(self._selection.declarations())
+        return token_table(self._selection.declarations())
 
     @sync_and_async
     @checked(turn=TEXT.or_none)
@@ -229,15 +229,15 @@ class Toolset(TableView):
         Raises:
             ArgumentError: The value is not a model's response.
         """
-        from ipymcp.llm.providers import PROFILES, asked, messages
-        from ipymcp.llm.tool_calls import Runner
+        from ipymcp.llm.providers import PROFILES, messages, read_response
+        from ipymcp.llm.tool_calls import ToolCallRunner
 
-        dialect, calls = asked(response)
+        dialect, calls = read_response(response)
         own = self._selection
         conversation = self._factory.conversation(turn or (own.patterns, tuple(one.name for one in own.functions)))
         conversation.given()  # the request for this response had all earlier results
         named = turn or f"run {self._host.number()}"
-        runner = Runner(own, named, conversation, PROFILES[dialect])
+        runner = ToolCallRunner(own, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
 
     # -- display ------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_a_default_of_another_type_is_none() -> None:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the user types next; then the input ends."""
+    """A prompt that gets these lines, and then the end of input."""
     answers: list[str] = []
 
     def read(prompt: str) -> str:

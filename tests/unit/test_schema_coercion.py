@@ -46,7 +46,7 @@ class Point:
 
 
 class Model:
-    """What a pydantic model looks like from outside."""
+    """An object with the public methods of a pydantic model."""
 
     def model_dump(self, *, by_alias: bool) -> dict[str, Any]:
         return {"from" if by_alias else "from_": Path("a")}
@@ -235,7 +235,7 @@ def test_typed_text_is_read_by_the_schema(schema: Any, text: str, expected: Any)
     assert type(found) is type(expected)
 
 
-def test_text_for_an_argument_nobody_declared_is_json_or_text() -> None:
+def test_text_for_an_undeclared_argument_is_json_or_text() -> None:
     schema = ToolSchema({}, server="s", tool="t")
     assert [schema.read_text("x", text) for text in ("5", "a b")] == [5, "a b"]
 
