@@ -367,7 +367,7 @@ def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: li
 
 
 def _decision(policy: Policy, entry: ToolEntry, session: ServerSession) -> Decision:
-    """What the policy says of a person's own call; of a tool that is switched off, what it would say."""
+    """What the policy says of a person's call; of a tool that is switched off, what it would say."""
     if policy.filters.forbidding(entry) is None:
         return policy.verdict(entry, session.rights, "user").decision
     return policy.rules(entry, session.rights, "user")[-1].decision

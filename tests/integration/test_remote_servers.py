@@ -275,7 +275,7 @@ def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: Site) -> None
             'docs.auth.type: expected one of bearer, oauth, client_credentials, enterprise, got "magic"',
         ),
         ({"type": "bearer"}, "docs.auth.token: is missing"),
-        ({"type": "bearer", "tokn": "x"}, "docs.auth.tokn: is nothing that 'bearer' takes"),
+        ({"type": "bearer", "tokn": "x"}, "docs.auth.tokn: is not supported by 'bearer'"),
         ({"client_secret": 5}, "docs.auth.client_secret: expected a text"),
         ("x", "docs.auth: expected an object"),
     ],

@@ -209,7 +209,7 @@ def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> N
 # Changes
 
 
-def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
+def test_an_added_changed_or_removed_file_is_reported_once(home: Path) -> None:
     folder, explicit = home / "p", define(home / "x.json", "x")
     define(folder / "mcp.json", "a")
     watched = ConfigurationWatch(str(folder))

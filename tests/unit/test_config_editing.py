@@ -306,7 +306,8 @@ def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host)
         f'{own}: mcpServers.fs: expected "command" or "url", found both'
     )
     assert (
-        refused(config_edits.add, "a\nb", {"command": "y"}, host, project=False)[0] == "'a\\nb' is no name of a server"
+        refused(config_edits.add, "a\nb", {"command": "y"}, host, project=False)[0]
+        == "'a\\nb' is not a valid server name"
     )
     assert refused(config_edits.remove, "sf", host, project=False) == (
         f"{own}: defines no server 'sf'",

@@ -58,7 +58,7 @@ def test_base64_is_decoded_with_or_without_padding_and_line_breaks(value: str) -
     assert Image(value, "image/png").data == PNG
 
 
-def test_what_is_no_base64_says_so_and_crashes_no_display() -> None:
+def test_invalid_base64_is_named_and_crashes_no_display() -> None:
     image = Image("!!", "image/png")
     with pytest.raises(ValueError, match="not base64"):
         _ = image.data

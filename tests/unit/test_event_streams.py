@@ -79,7 +79,7 @@ def test_retry_is_milliseconds_and_nothing_else(line: bytes, retry: float | None
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096, None])
-def test_an_event_over_the_limit_is_told_and_only_its_ends_are_kept(size: int | None) -> None:
+def test_an_event_over_the_limit_is_reported_with_its_ends_only(size: int | None) -> None:
     long = b"HEAD" + b"x" * 20_000 + b"TAIL"
     events = parse(b"data: a\n\ndata: " + long + b"\n\ndata: b\n\n", size, limit=10_000)
     assert (events[0], events[-1]) == (Event(b"a", "message"), Event(b"b", "message"))

@@ -1,4 +1,4 @@
-"""What is refused before anybody is asked, the timeouts that stand still, and answers that are no outcome yet."""
+"""Requests refused before anyone is asked, paused timeouts, and answers that need another round."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -
 
 
 def intercepted(result: str, *, also: str = "") -> list[str]:
-    """What goes on with a result, given as JSON."""
+    """The results that the interceptor takes, given as JSON."""
     interceptors, seen = ResponseInterceptors(), list[str]()
     interceptors.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
     line = f'{{"id":1,"result":{result}{also}}}'.encode()
@@ -185,7 +185,7 @@ def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
         assert not interceptors.has_none(line[:1_000_000])
 
 
-def test_refusals_go_to_whoever_knows_a_remedy() -> None:
+def test_refusals_go_to_the_handler_with_a_remedy() -> None:
     interceptors, seen = ResponseInterceptors(), list[RpcError]()
     interceptors.on_error(-32020, lambda slot, error: bool(seen.append(error)) or error.message == "mend me")
     for code, message, mended in ((-32020, "mend me", True), (-32020, "no", False), (-32602, "mend me", False)):

@@ -42,5 +42,5 @@ def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str)
         (429, "ask again"),
     ],
 )
-def test_what_to_do_depends_on_what_the_provider_says(status: int, hint: str) -> None:
+def test_the_hint_depends_on_the_providers_error(status: int, hint: str) -> None:
     assert as_mcp_error(Refusal("no", status)).hint == hint
