@@ -180,3 +180,8 @@ def _usage(name: str, signature: inspect.Signature) -> str:
         if each.name != "self"
     ]
     return f"{name}{inspect.Signature(bare)}"
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether a callable returns a coroutine: a coroutine function, or an object with an async `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -26,8 +26,8 @@ from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.process_env import folder_of
-from ipymcp.runtime.session import State
 from ipymcp.security.trust import Grant
 from ipymcp.text import escaped, quoted, visible
 
@@ -80,7 +80,7 @@ def listing(found: Configuration, host: Host) -> Table:
             continue
         rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
         rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
-    where = f"keeps one in {user_file()}; a project's stand in mcp.json, in {host.folder} or above it"
+    where = f"saves one in {user_file()}; a project's servers are in mcp.json, in {host.folder} or above it"
     note = "" if rows else f"no servers are configured: %mcp config add NAME -- COMMAND ARG… {where}"
     read = f"the notebook's folder is {host.folder}"
     return Table(("server", "runs", "state", "file"), rows, title="MCP configuration", note=note or read)
@@ -187,11 +187,11 @@ def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
             return "the definition's own env"
         return "unset: its default" if one.default is not None else "not set in this kernel"
     if one.kind == "input":
-        return "asked for at the start" if one.name in definition.inputs else "described nowhere"
+        return "asked for at the start" if one.name in definition.inputs else "not described"
     if one.kind == "secret":
         is_kept = any(kept.name == one.name for kept in host.state.secrets.kept())
         return "a kept secret" if is_kept else f"not kept: %mcp secret set {quoted(one.name)}"
-    return "a folder" if one.kind == "place" else "nothing ipymcp knows"
+    return "a folder" if one.kind == "place" else "unknown to ipymcp"
 
 
 def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:

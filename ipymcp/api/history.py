@@ -69,7 +69,7 @@ def moment(text: str | float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
-        raise McpError(f"{text!r} is no time", hint="10m, 2h, 3d, or 2026-11-21 14:00") from None
+        raise McpError(f"{text!r} is not a time", hint="10m, 2h, 3d, or 2026-11-21 14:00") from None
 
 
 def _plain(value: object) -> object:

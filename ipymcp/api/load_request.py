@@ -19,7 +19,7 @@ from ipymcp.config.parsing import RawServer, definition_of, definitions, is_serv
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
         return demo_definition()
     known = found.servers if found is not None else ()
     if name.split()[1:]:
-        raise UnknownName(f"{shown(name)} is no server's name", hint=f"a command stands behind --: %mcp load -- {name}")
+        raise UnknownName(f"{shown(name)} is not a server name", hint=f"put a command after --: %mcp load -- {name}")
     if host.state.known.named(name) is not None:
         hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
         raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
@@ -284,10 +284,12 @@ def _check_file(text: str, host: Host) -> None:
     """Raise for an argument that looks like a path but is a command, a program or a URL without a scheme."""
     path = os.path.join(host.folder, os.path.expanduser(text))
     if text.split()[1:] and not os.path.exists(path):
-        raise UnknownName(f"{shown(text)}: no such file", hint=f"a command stands behind --: %mcp load -- {text}")
+        raise UnknownName(f"{shown(text)}: no such file", hint=f"put a command after --: %mcp load -- {text}")
     program = next((word for end, word in _PROGRAMS.items() if text.endswith(end)), None)
     if program is not None:
-        raise UnknownName(f"{shown(text)} is a program, no config file", hint=f"%mcp load -- {program}{quoted(text)}")
+        raise UnknownName(
+            f"{shown(text)} is a program, not a config file", hint=f"%mcp load -- {program}{quoted(text)}"
+        )
     if _ADDRESS.fullmatch(text) and not os.path.exists(path):
         scheme = "http" if _LOCAL.match(text) else "https"
         hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"

@@ -32,7 +32,7 @@ from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.names import nearest
 from ipymcp.results.tables import NotPicklable, mimebundle
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.rules import is_named
 from ipymcp.text import quoted
 
@@ -368,7 +368,9 @@ class Mcp(NotPicklable):
     def _warn_outdated(self, capability: str, servers: list[str]) -> None:
         if servers:
             names = " ".join(map(quoted, servers))
-            self._host.notices.add(f"{names}: told of {capability} at the next start only: %mcp restart {names}")
+            self._host.notices.add(
+                f"{names} will use the new {capability} setting after a restart: %mcp restart {names}"
+            )
 
     # -- blocking methods ---------------------------------------------------------------------------------------------
 

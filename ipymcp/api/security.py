@@ -15,7 +15,7 @@ from ipymcp.config.digest import digest_of
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.pins import LOCK_FILE, canonical, diff, write_lock
 from ipymcp.security.rules import CALLERS, USUAL, Rule
 from ipymcp.security.scanner import look_alikes

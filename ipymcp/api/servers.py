@@ -12,7 +12,7 @@ from ipymcp.api.toolset import hidden_note, tool_table
 from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
 from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
 from ipymcp.runtime.catalog import remembered
-from ipymcp.runtime.session import State, state_word
+from ipymcp.runtime.interfaces import State, state_word
 from ipymcp.security.rules import selects
 
 if TYPE_CHECKING:

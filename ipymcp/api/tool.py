@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.protocol.types import Progress
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -60,7 +60,7 @@ class ToolFactory:
         """The results that were shown in part."""
         self.for_models: set[int] = set()
         """The numbers of the results of which a model outside `mcp.ask` was given a part."""
-        self._declarer: Declarer | None = None
+        self._declarer: DeclarationCache | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
@@ -70,12 +70,12 @@ class ToolFactory:
         return self._conversations.setdefault(key, Conversation())
 
     @property
-    def declarer(self) -> Declarer:
-        """The maker of tool declarations for model providers."""
+    def declarer(self) -> DeclarationCache:
+        """The cache of tool declarations for model providers."""
         if self._declarer is None:
-            from ipymcp.llm.tool_definitions import Declarer
+            from ipymcp.llm.tool_definitions import DeclarationCache
 
-            self._declarer = Declarer()
+            self._declarer = DeclarationCache()
         return self._declarer
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
@@ -315,7 +315,7 @@ def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, .
     if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
         error.hint = f"it is an option of the call: {written}.options({name}={shown(given[name])})(…)"
     elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
-        error.hint = f"a dict of all arguments is given so: {written}.call({{…}}), or {written}(**{{…}})"
+        error.hint = f"pass a dict of all arguments as {written}.call({{…}}), or {written}(**{{…}})"
 
 
 class AsyncTool(Tool):
@@ -364,7 +364,7 @@ def tool_result(
 
 def _in_one_line(text: str) -> str:
     line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
-    return line or "failed without a word"
+    return line or "failed without a message"
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:

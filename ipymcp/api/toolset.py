@@ -205,39 +205,39 @@ class Toolset(TableView):
 
     def describe(self) -> Table:
         """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
-        from ipymcp.llm.tool_definitions import costs
+        from ipymcp.llm.tool_definitions import token_table
 
-        return costs(self._selection.declarations())
+        return token_table(self._selection.declarations())
 
     @sync_and_async
     @checked(turn=TEXT.or_none)
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
-        """Make the calls that a model asks for. Whatever goes wrong with one of them the model is told.
+        """Make the calls that a model requested. Errors of calls are returned to the model.
 
-        Calls to different servers run at the same time; those to one server in order, unless they only read or its
-        `concurrency` says more. You are asked about calls as your policy has it.
+        Calls to different servers run concurrently. Calls to one server run in order unless they only read or the
+        server's `concurrency` allows more. The policy decides which calls you are asked to approve.
 
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
-            turn: Names the answer they are a part of, where there are several responses to one question, so that one
-                consent may cover all of them. It is a conversation of its own, too: without a name all responses to
-                this selection are one, in which a model that has read untrusted content is doubted from then on.
+            turn: The name of the answer if it takes several responses, so that one approval can cover all of them. Each
+                name is also a separate conversation; all responses without a name are one conversation per selection.
+                Once a model has read untrusted content, its calls in that conversation need more approvals.
 
         Returns:
-            What to add to the conversation, after the model's own message; empty where it asked for nothing.
+            The messages to add to the conversation after the model's own; empty if it requested no calls.
 
         Raises:
             ArgumentError: The value is not a model's response.
         """
-        from ipymcp.llm.providers import PROFILES, asked, messages
-        from ipymcp.llm.tool_calls import Runner
+        from ipymcp.llm.providers import PROFILES, messages, read_response
+        from ipymcp.llm.tool_calls import ToolCallRunner
 
-        dialect, calls = asked(response)
+        dialect, calls = read_response(response)
         own = self._selection
         conversation = self._factory.conversation(turn or (own.patterns, tuple(one.name for one in own.functions)))
         conversation.given()  # the request for this response had all earlier results
         named = turn or f"run {self._host.number()}"
-        runner = Runner(own, named, conversation, PROFILES[dialect])
+        runner = ToolCallRunner(own, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
 
     # -- display ------------------------------------------------------------------------------------------------------

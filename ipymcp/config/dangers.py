@@ -112,7 +112,7 @@ def command_dangers(definition: ServerDefinition) -> Iterator[str]:
     if definition.source.scope == "project":
         yield from _of_project(definition)
     if any(_SOURCES.fullmatch(word.partition("=")[0]) for word in definition.args):
-        yield "packages come from where its arguments say"
+        yield "its arguments choose where packages come from"
     for word in definition.args:
         if _ADDRESS.fullmatch(word):
             yield f"a package comes from an address: {word}"
@@ -129,19 +129,19 @@ def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
     for place, (word, program) in enumerate(zip(words, programs, strict=True)):
         if not program:
             continue
-        behind = words[place + 1 : place + 1 + _MAX_WORDS]
+        following = words[place + 1 : place + 1 + _MAX_WORDS]
         if program in OTHER_USERS and (place == 0 or program != "su"):
             yield f"{program}: runs as another user"
         if program in SHELL_LINES:
-            line = shell_line(program, behind)
+            line = shell_line(program, following)
             if line is not None:
-                yield from _of_shell(text or " ".join(behind[line:]))
+                yield from _of_shell(text or " ".join(following[line:]))
             elif place == 0 and not text:
                 yield f"{program}: a shell runs what its arguments name"
-        if evaluates(program, behind):
-            yield "runs code that stands in its arguments"
+        if evaluates(program, following):
+            yield "runs code from its arguments"
         for names, option in _FURTHER_CODE:
-            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in behind):
+            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in following):
                 yield f"{program}: its options can run code"
         if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or programs[0] in WRAPPERS) and not text:
             yield f"downloads something: {program}"
@@ -302,14 +302,14 @@ def _of_address(definition: ServerDefinition) -> Iterator[str]:
     if where:
         yield f"connects to {where}: {host}"
     if parts.scheme == "http" and where != "a service of this machine":
-        yield "http: what is sent can be read on the way"
+        yield "http: what is sent can be read in transit"
     if "@" in parts.netloc:
         yield f"the address holds a login; the server is {host}"
     for name, value in query:
         if value and (looks_secret(name) or SECRET_VALUE.search(value)):
-            yield f"the address holds a secret, {name}: it will stand in logs on the way"
+            yield f"the address holds a secret, {name}: it may end up in logs"
     if any(masked(part) != part for part in unquote(parts.path).split("/")):
-        yield "the address holds what looks like a secret: it will stand in logs on the way"
+        yield "the address holds what looks like a secret: it may end up in logs"
     if not host.isascii() or host.startswith("xn--") or ".xn--" in host:
         yield f"the server's name has letters of other scripts: {ascii(host)[1:-1]}"
 

@@ -136,7 +136,7 @@ def spelled(key: str, names: Mapping[str, str]) -> str:
         rest = key.removeprefix(own)
         if rest != key and (not rest or rest[0] in ".["):
             if own == "args" and theirs == names.get("command", "").removesuffix("[0]") and rest:
-                index, bracket, behind = rest[1:].partition("]")
-                return f"{theirs}[{int(index) + 1}{bracket}{behind}"
+                index, bracket, rest_of_key = rest[1:].partition("]")
+                return f"{theirs}[{int(index) + 1}{bracket}{rest_of_key}"
             return theirs + rest
     return key

@@ -206,10 +206,10 @@ class _Search:
 
     def binding(self) -> Binding:
         parts = dict.fromkeys(part for word in self._words for part in self._parts(word))
-        for option, behind in itertools.pairwise((*self._words, "")):
+        for option, following in itertools.pairwise((*self._words, "")):
             module = _MODULE.fullmatch(option)
             if module:
-                parts |= dict.fromkeys(_modules(module[1] or behind))
+                parts |= dict.fromkeys(_modules(module[1] or following))
         for program in {*self._programs} & SETTINGS_FILES.keys():
             parts |= dict.fromkeys(SETTINGS_FILES[program])
         if "npx" in self._programs or "npm" in self._programs:
@@ -377,12 +377,12 @@ class _Search:
     def _is_open(self) -> bool:
         """Whether code among the words may run something they do not name."""
         for place, program in enumerate(self._programs):
-            behind = self._words[place + 1 : place + 50]
-            if evaluates(program, behind):
+            args = self._words[place + 1 : place + 50]
+            if evaluates(program, args):
                 return True
             if program in SHELL_LINES:
-                line = shell_line(program, behind)
-                if line is not None and any(_NOT_UNDERSTOOD.search(self._with_values(word)) for word in behind[line:]):
+                line = shell_line(program, args)
+                if line is not None and any(_NOT_UNDERSTOOD.search(self._with_values(word)) for word in args[line:]):
                     return True
         return False
 

@@ -175,13 +175,13 @@ def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
         skipped = word.lower() in _VALUED or word in _VALUED
 
 
-def shell_line(program: str, behind: Sequence[str]) -> int | None:
+def shell_line(program: str, following: Sequence[str]) -> int | None:
     """Return the index of the code among a shell's arguments, or None."""
     option = SHELL_LINES.get(program)
-    return None if option is None else next((at for at, word in options(behind) if option.fullmatch(word)), None)
+    return None if option is None else next((at for at, word in options(following) if option.fullmatch(word)), None)
 
 
-def evaluates(program: str, behind: Sequence[str]) -> bool:
+def evaluates(program: str, following: Sequence[str]) -> bool:
     """Whether the arguments of an interpreter contain code."""
     evaluating = EVALUATING.get("python" if PYTHON.fullmatch(program) else program)
-    return evaluating is not None and any(evaluating.fullmatch(option) for _, option in options(behind))
+    return evaluating is not None and any(evaluating.fullmatch(option) for _, option in options(following))

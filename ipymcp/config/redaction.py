@@ -295,6 +295,6 @@ def _given(reference: Reference) -> str:
         "variable": "this kernel's variable",
         "secret": "your secret",
         "input": "what you are asked for as",
-        "unknown": "(not understood)",
+        "unknown": "(unknown variable)",
     }[reference.kind]
     return f"{what} {reference.name or reference.text} to {reference.where}"

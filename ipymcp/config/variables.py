@@ -39,7 +39,7 @@ _FORM = re.compile(
 _MAX_DEPTH = 20
 _SHOWN = 40
 _PLACES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
-_ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
+_ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
 
 
 class Reference(Struct, frozen=True):
@@ -191,7 +191,7 @@ class _Expander:
                 value = self._lookup.inputs.get(name)
                 hint = f"run the line where you can be asked for {name!r}" if given else 'describe it under "inputs"'
             case _:
-                raise self._error(key, reference, "is nothing ipymcp knows", _ESCAPE)
+                raise self._error(key, reference, "is not a known variable", _ESCAPE)
         if value is None:
             raise self._error(key, reference, "has no value", hint)
         return value

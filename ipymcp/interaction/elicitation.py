@@ -7,9 +7,9 @@ requested schema, `decline` and `cancel` carry none.
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.argument_checks import is_async
 from ipymcp.errors import ArgumentError
 from ipymcp.interaction.questions import CANCELLED, ElicitationAnswer, UrlQuestion
 from ipymcp.protocol.types import is_object
@@ -80,8 +80,3 @@ def _defaults(question: FormQuestion) -> dict[str, Any]:
     properties = question.schema.get("properties")
     fields = properties.items() if is_object(properties) else ()
     return {name: schema["default"] for name, schema in fields if is_object(schema) and "default" in schema}
-
-
-def is_async(function: Callable[..., object]) -> bool:
-    """Whether a callable returns a coroutine: a coroutine function, or an object with an async `__call__`."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

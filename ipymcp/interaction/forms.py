@@ -222,7 +222,7 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
 def _simple(name: str, schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """A property's schema with `$ref` resolved and a nullable `anyOf` unwrapped, as generators write them."""
     if not isinstance(schema, Mapping):
-        raise CannotDraw(f"the schema of {name!r} is no object")
+        raise CannotDraw(f"the schema of {name!r} is not an object")
     plain = cast("Mapping[str, Any]", schema)
     reference = plain.get("$ref")
     if isinstance(reference, str):

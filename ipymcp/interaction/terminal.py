@@ -209,8 +209,8 @@ class TerminalPrompts:
         try:
             fields = read_form(question.schema)
         except CannotDraw as error:
-            _print(f"{question.server} asked for what no form can give; declined ({error})")
-            return ElicitationAnswer("decline", note=f"a form that cannot be drawn: {error}")
+            _print(f"{question.server} asked for a form that cannot be shown; declined ({error})")
+            return ElicitationAnswer("decline", note=f"a form that cannot be shown: {error}")
         _print(f"{_origin(question)} asks:")
         _quote(question.message)
         _print(_rules(fields))
@@ -359,7 +359,7 @@ def _rules(fields: list[Field]) -> str:
     if any(not field.required for field in fields):
         rules.insert(0, "- leaves an optional one empty")
     if any(field.default is not MISSING for field in fields):
-        rules.insert(0, "Enter takes what stands in [ ]")
+        rules.insert(0, "Enter accepts the value in [ ]")
     return " · ".join(rules)
 
 

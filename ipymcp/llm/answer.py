@@ -40,7 +40,7 @@ class ToolCallRequest(Struct, frozen=True):
 class ToolCallOutcome(Struct, frozen=True):
     """The outcome of a tool call, as sent to the model."""
 
-    asked: ToolCallRequest
+    request: ToolCallRequest
     text: str
     images: tuple[Image, ...] = ()
     is_error: bool = False

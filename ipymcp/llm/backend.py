@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ipymcp.llm.answer import ToolCallOutcome, Usage
-    from ipymcp.llm.prompting import Attached
+    from ipymcp.llm.prompting import AttachedVariable
     from ipymcp.llm.providers import Declaration
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import SamplingRequest
@@ -75,8 +75,8 @@ class Question(Struct, frozen=True):
     limits: Limits
     declared: Callable[[], Sequence[Declaration]]
     call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
-    said: Callable[[str], None]
-    stopped: Callable[[ModelResponse], None] = _ignored
+    on_text: Callable[[str], None]
+    on_partial: Callable[[ModelResponse], None] = _ignored
 
 
 class ModelResponse(Struct, frozen=True):
@@ -184,7 +184,7 @@ class RequestPreview(Struct, frozen=True):
     model: str
     prompt: str
     system: str
-    attached: tuple[Attached, ...]
+    attached: tuple[AttachedVariable, ...]
     names: dict[str, str]
     """The tools by their names for the model: `{server__tool: server.tool}`."""
     tokens: int

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from ipymcp.errors import McpError
 from ipymcp.llm.answer import Answer, ModelCall, ToolCallOutcome, ToolCallRequest
 from ipymcp.llm.backend import Clock, Limits, Question, RequestPreview
-from ipymcp.llm.code_mode import Coder
-from ipymcp.llm.functions import HERE, FunctionTool
+from ipymcp.llm.code_mode import CodeRunner
+from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.live_output import CallCard, LiveOutput
-from ipymcp.llm.prompting import Filled, filled
+from ipymcp.llm.prompting import FilledPrompt, fill
 from ipymcp.llm.providers import profile_of
-from ipymcp.llm.result_text import tokens as estimate
-from ipymcp.llm.tool_calls import Runner
-from ipymcp.llm.tool_definitions import cost
-from ipymcp.llm.tool_search import BUDGET, CALL, ToolFinder
+from ipymcp.llm.result_text import estimate_tokens as estimate
+from ipymcp.llm.tool_calls import ToolCallRunner
+from ipymcp.llm.tool_definitions import declaration_tokens
+from ipymcp.llm.tool_search import BUDGET, CALL, ToolSearch
 from ipymcp.security.rules import selects
 from ipymcp.security.untrusted import Conversation, current_actor
 
@@ -88,7 +88,7 @@ class _Plan(Struct, frozen=True):
     """All tools within reach, also by search or code: `{server__tool: server.tool}`."""
     searches: bool = False
     instructions: str = ""
-    coder: Coder | None = None
+    coder: CodeRunner | None = None
 
 
 class _Chat:
@@ -137,7 +137,7 @@ class ModelChat:
             self._loaded_backend = await asyncio.to_thread(_load_backend)
         return self._loaded_backend
 
-    def beginning(self, wanted: AskRequest) -> RequestPreview:
+    def preview(self, wanted: AskRequest) -> RequestPreview:
         """Preview a question's request.
 
         Raises:
@@ -164,7 +164,7 @@ class ModelChat:
         self._allow(wanted, turn)
         output = LiveOutput(self._host, listener)
         profile = profile_of(self._model(wanted), wanted.base_url)
-        runner = Runner(plan.tools, turn, chat.conversation, profile)
+        runner = ToolCallRunner(plan.tools, turn, chat.conversation, profile)
         calls = _Calls(self._host, runner, output, clock, turn, plan.names)
         stopped: list[ModelResponse] = []
         if plan.coder is not None:
@@ -179,11 +179,11 @@ class ModelChat:
             limits=wanted.limits,
             declared=lambda: _declare(chat.conversation, plan.declared),
             call=calls.run,
-            said=output.says,
-            stopped=stopped.append,
+            on_text=output.show_text,
+            on_partial=stopped.append,
         )
         if listener is not None:
-            output.post(lambda: listener.begins(beginning))
+            output.post(lambda: listener.show_request(beginning))
         backend = await self._backend()
         try:
             finished = await clock.run(backend.answer(question))
@@ -220,20 +220,20 @@ class ModelChat:
         declarations = declared()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
-            coder = Coder(
+            coder = CodeRunner(
                 self._host,
                 tools,
                 wanted.code,
-                allowed=f"{HERE}.run_python" in wanted.allow,
+                allowed=f"{NOTEBOOK}.run_python" in wanted.allow,
                 conversation=conversation,
                 turn=turn,
             )
             instead = tools.only(FunctionTool(coder.run_python))
             return _Plan(instead, instead.declarations, names, instructions=coder.instructions(), coder=coder)
         most = len(tools.declarations(profile, is_kept=True))  # including the reader of long results
-        is_too_much = most > profile.functions or sum(map(cost, declarations)) > BUDGET
+        is_too_much = most > profile.functions or sum(map(declaration_tokens, declarations)) > BUDGET
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
-            finder = ToolFinder(declared)
+            finder = ToolSearch(declared)
             return _Plan(
                 tools.joined((), [FunctionTool(finder.search_tools)]),
                 lambda: finder.declarations(tools.readers()),
@@ -246,7 +246,7 @@ class ModelChat:
         model = self._model(wanted)
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
-        prompt = Filled(wanted.prompt, ()) if wanted.names is None else filled(wanted.prompt, wanted.names)
+        prompt = FilledPrompt(wanted.prompt, ()) if wanted.names is None else fill(wanted.prompt, wanted.names)
         source = prompt.source or self._host.guard.untrusted.source_of(f"{prompt.text}\n{wanted.system}")
         return RequestPreview(
             model=_name(model),
@@ -254,7 +254,7 @@ class ModelChat:
             system="\n\n".join(filter(None, (_SYSTEM, plan.instructions, wanted.system))),
             attached=prompt.attached,
             names=plan.names,
-            tokens=sum(map(cost, plan.declared())) + estimate(len(plan.instructions)),
+            tokens=sum(map(declaration_tokens, plan.declared())) + estimate(len(plan.instructions)),
             chat=wanted.chat,
             searches=plan.searches,
             source=source,
@@ -274,7 +274,7 @@ class _Calls:
     """Runs and records the tool calls of one answer, on the background loop."""
 
     def __init__(
-        self, host: Host, runner: Runner, output: LiveOutput, clock: Clock, turn: str, names: dict[str, str]
+        self, host: Host, runner: ToolCallRunner, output: LiveOutput, clock: Clock, turn: str, names: dict[str, str]
     ) -> None:
         self.made: list[ModelCall] = []
         self._host = host
@@ -287,26 +287,26 @@ class _Calls:
 
     async def run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
         """Run a call, from the backend's loop."""
-        asked = ToolCallRequest("", name, arguments)
+        request = ToolCallRequest("", name, arguments)
         if name == CALL:
-            asked = ToolCallRequest("", str(arguments.get("name") or ""), arguments.get("arguments"))
-        return await self._host.loop.arun(self._make(asked))
+            request = ToolCallRequest("", str(arguments.get("name") or ""), arguments.get("arguments"))
+        return await self._host.loop.arun(self._make(request))
 
     def running(self, server: str, tool: str) -> CallCard | None:
         """The card of the oldest running call of a tool."""
         cards = (card for card in self._running if (card.call.server, card.call.tool) == (server, tool))
         return next(cards, None)
 
-    async def _make(self, asked: ToolCallRequest) -> ToolCallOutcome:
-        server, _, tool = self._names.get(asked.name, f"{HERE}.{asked.name}").partition(".")
+    async def _make(self, request: ToolCallRequest) -> ToolCallOutcome:
+        server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
         number = len(self.made) + 1
         card = f"{self._turn}, call {number}" if self._output.is_seen else ""
-        call = ModelCall(server, tool, asked.arguments, number=number, card=card)
+        call = ModelCall(server, tool, request.arguments, number=number, card=card)
         self.made.append(call)
         shown = CallCard(call, self._output, self._clock)
         self._running.append(shown)
         try:
-            outcome = await self._runner.run(asked, shown)
+            outcome = await self._runner.run(request, shown)
         except asyncio.CancelledError:
             shown.over("cancelled", None, is_error=True)
             raise

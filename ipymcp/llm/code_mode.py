@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import Printed
-from ipymcp.llm.functions import HERE
-from ipymcp.llm.result_text import tokens
+from ipymcp.llm.functions import NOTEBOOK
+from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_search import BUDGET
 from ipymcp.protocol import types
 from ipymcp.results.tool_result import ToolResult
@@ -48,7 +48,7 @@ _MAX_CODE: Final = 20_000
 _ANSWERS: Final = ("once", "answer", "no")
 
 
-class Coder:
+class CodeRunner:
     """Runs a model's code in the notebook.
 
     Args:
@@ -94,7 +94,7 @@ class Coder:
         entries = self._selection.entries("model")
         typed = self._host.aliases()
         lines = [self._line(entry, typed[entry.server]) for entry in entries]
-        if tokens(sum(map(len, lines))) > BUDGET:
+        if estimate_tokens(sum(map(len, lines))) > BUDGET:
             intro += " End with a function, or print its repr(), to see what it takes."
             names: dict[str, list[str]] = {}
             for entry in entries:
@@ -133,8 +133,8 @@ class Coder:
 
     async def _ask(self, code: str) -> None:
         why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
-        wanted = WantedCall(HERE, "run_python", types.encode({"code": code}), "model", why, "", code)
-        card = self.card(HERE, "run_python")
+        wanted = WantedCall(NOTEBOOK, "run_python", types.encode({"code": code}), "model", why, "", code)
+        card = self.card(NOTEBOOK, "run_python")
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.asks(card.key)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-HERE: Final = "notebook"
+NOTEBOOK: Final = "notebook"
 """The server name of functions of the notebook."""
 
 _INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -47,7 +47,7 @@ class FunctionTool:
         if name == "<lambda>":
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
         self.function = function
-        self.server = HERE
+        self.server = NOTEBOOK
         self.name = self.alias = (_INVALID_CHARACTER.sub("_", name) or "_")[:_MAX_NAME]
         for parameter in self._parameters.values():
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:

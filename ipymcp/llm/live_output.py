@@ -24,15 +24,15 @@ _INTERVAL: Final = 0.1
 class OutputListener(Protocol):
     """A display of an answer as it arrives. Its methods are called where the user waits."""
 
-    def begins(self, beginning: RequestPreview) -> None:
+    def show_request(self, beginning: RequestPreview) -> None:
         """Show the request that is sent."""
         ...
 
-    def says(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Append text of the model."""
         ...
 
-    def calls(self, call: ModelCall) -> None:
+    def show_call(self, call: ModelCall) -> None:
         """Show a tool call that begins, asks for consent or has ended."""
         ...
 
@@ -51,17 +51,17 @@ class LiveOutput:
         self._texts: list[str] = []
         self._due: asyncio.TimerHandle | None = None
 
-    def says(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Show text; called in the backend's thread."""
         if self._listener is not None and text:
             self._host.loop.call(self._note, text)
 
-    def calls(self, call: ModelCall) -> None:
+    def show_call(self, call: ModelCall) -> None:
         """Show a tool call; called on the background loop."""
         listener = self._listener
         if listener is not None:
             self.flush()
-            self.post(lambda: listener.calls(call))
+            self.post(lambda: listener.show_call(call))
 
     def post(self, show: Callable[[], None]) -> None:
         """Run a function where the user waits."""
@@ -81,7 +81,7 @@ class LiveOutput:
         text, listener = "".join(self._texts), self._listener
         self._texts.clear()
         if text and listener is not None:
-            self.post(lambda: listener.says(text))
+            self.post(lambda: listener.show_text(text))
 
 
 class CallCard:
@@ -99,7 +99,7 @@ class CallCard:
         self._clock = clock
         self._began = time.monotonic()
         self._asked: float | None = None
-        output.calls(call)
+        output.show_call(call)
 
     @property
     def key(self) -> str:
@@ -116,14 +116,14 @@ class CallCard:
         self._asked = time.monotonic()
         self._clock.pause()
         self.call.asked_at = key
-        self._output.calls(self.call)
+        self._output.show_call(self.call)
 
     def answered(self, answer: ApprovalAnswer | None) -> None:
         """Show the user's answer."""
         self._resume()
         self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING
         if not self.call.is_done:
-            self._output.calls(self.call)
+            self._output.show_call(self.call)
 
     def over(self, text: str, value: Any, *, is_error: bool) -> None:
         """Show the outcome of the call."""
@@ -131,7 +131,7 @@ class CallCard:
         call = self.call
         call.text, call.result, call.is_error = text, value, is_error
         call.seconds, call.is_done = time.monotonic() - self._began, True
-        self._output.calls(call)
+        self._output.show_call(call)
 
     def _resume(self) -> None:
         self.call.asked_at = ""

@@ -44,7 +44,7 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Attached(Struct, frozen=True):
+class AttachedVariable(Struct, frozen=True):
     """A variable whose value is in a prompt."""
 
     name: str
@@ -52,18 +52,18 @@ class Attached(Struct, frozen=True):
     """The part that the model receives, for people: `DataFrame, 344 x 7: its columns and 5 rows`."""
 
 
-class Filled(Struct, frozen=True):
+class FilledPrompt(Struct, frozen=True):
     """A prompt with its variables filled in."""
 
     text: str
-    attached: tuple[Attached, ...]
+    attached: tuple[AttachedVariable, ...]
     source: str = ""
     """The untrusted source of one of the variables; empty if there is none."""
 
 
-def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
+def fill(prompt: str, names: Mapping[str, Any]) -> FilledPrompt:
     """Replace the `$name` of existing variables."""
-    attached: dict[str, Attached] = {}
+    attached: dict[str, AttachedVariable] = {}
     blocks: list[str] = []
     sources: list[str] = []
 
@@ -77,13 +77,13 @@ def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
         sources.append(source_of_value(names[name]))
         is_inline = len(text) <= _SHORT and "\n" not in text
         if name not in attached:
-            attached[name] = Attached(name, what)
+            attached[name] = AttachedVariable(name, what)
             if not is_inline:
                 blocks.append(f'<variable name="{name}">\n{text}\n</variable>')
         return text if is_inline else name
 
     text = _TOKEN.sub(replace, prompt)
-    return Filled("\n\n".join([text, *blocks]), tuple(attached.values()), next(filter(None, sources), ""))
+    return FilledPrompt("\n\n".join([text, *blocks]), tuple(attached.values()), next(filter(None, sources), ""))
 
 
 def _described(value: Any) -> tuple[str, str]:

@@ -160,7 +160,7 @@ SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
 # -- responses --------------------------------------------------------------------------------------------------------
 
 
-def asked(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
+def read_response(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
     """The dialect and the tool calls of a response.
 
     Raises:
@@ -277,12 +277,12 @@ def messages(dialect: Dialect, outcomes: Sequence[ToolCallOutcome]) -> list[dict
     if not outcomes:
         return []
     if dialect == "openai":  # accepts no images in tool results
-        return [{"role": "tool", "tool_call_id": one.asked.id, "content": one.parted(())[0]} for one in outcomes]
+        return [{"role": "tool", "tool_call_id": one.request.id, "content": one.parted(())[0]} for one in outcomes]
     if dialect == "ollama":  # identifies calls by the tool's name
-        return [{"role": "tool", "tool_name": one.asked.name, "content": one.parted(())[0]} for one in outcomes]
+        return [{"role": "tool", "tool_name": one.request.name, "content": one.parted(())[0]} for one in outcomes]
     if dialect == "openai_responses":
         return [
-            {"type": "function_call_output", "call_id": one.asked.id, "output": _response_output(one)}
+            {"type": "function_call_output", "call_id": one.request.id, "output": _response_output(one)}
             for one in outcomes
         ]
     if dialect == "anthropic":
@@ -305,16 +305,16 @@ def _anthropic_result(outcome: ToolCallOutcome) -> dict[str, Any]:
         {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
         for kind, image in shown
     ]
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.asked.id, "content": blocks}
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.request.id, "content": blocks}
     return {**result, "is_error": True} if outcome.is_error else result
 
 
 def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
     text, shown = outcome.parted(SHOWN[:3])
     key = "error" if outcome.is_error else "output"
-    response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: text}}
-    if outcome.asked.id:
-        response["id"] = outcome.asked.id
+    response: dict[str, Any] = {"name": outcome.request.name, "response": {key: text}}
+    if outcome.request.id:
+        response["id"] = outcome.request.id
     if shown:
         response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
     return {"functionResponse": response}

@@ -245,7 +245,7 @@ class PydanticBackend:
             sum(one.usage.output_tokens for one in responses),
         )
         last = next(filter(None, reversed(texts)), "")
-        question.stopped(
+        question.on_partial(
             ModelResponse(last, None, history, self._dumped(history), usage, responses[-1].finish_reason or "")
         )
 
@@ -290,9 +290,9 @@ class PydanticBackend:
     def _forward(self, event: Any, question: Question) -> None:
         parts = self._messages
         if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
-            question.said(event.part.content)  # the part starts with the first words
+            question.on_text(event.part.content)  # the part starts with the first words
         elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
-            question.said(event.delta.content_delta)
+            question.on_text(event.delta.content_delta)
 
     def _model(self, question: Question) -> Any:
         if question.base_url is None:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _CHARACTERS_PER_TOKEN: Final = 4
 
 
-def described(server: str, description: str, longest: int) -> tuple[str, bool]:
+def describe_tool(server: str, description: str, longest: int) -> tuple[str, bool]:
     """A tool's description with its server as prefix, and whether it was truncated."""
     text = f"[{stripped(server)}] {stripped(description).strip()}".rstrip()
     return (text, False) if len(text) <= longest else (text[: longest - 1] + "…", True)
 
 
-def tokens(characters: int) -> int:
+def estimate_tokens(characters: int) -> int:
     """Estimate the tokens of a text from its characters."""
     return -(-characters // _CHARACTERS_PER_TOKEN)
 

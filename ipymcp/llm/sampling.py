@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ipymcp.errors import RpcError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
-from ipymcp.llm.result_text import tokens
+from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
@@ -78,7 +78,7 @@ class Sampler:
             if not await self._may(request, session.rights):
                 return None
             message, counted = await self._chat.sampled(request)
-            used = counted or estimate + tokens(len(types.encode(message)))  # some providers report no usage
+            used = counted or estimate + estimate_tokens(len(types.encode(message)))  # some providers report no usage
         finally:
             self._spent[key] += used - estimate - most
         count = len(request.messages)
@@ -117,7 +117,7 @@ def _estimate(request: SamplingRequest) -> int:
     given = {name: request.params.get(name) for name in ("tools", "systemPrompt")}
     texts = [_without_data(message) for message in request.messages]
     media = sum(_media(message) for message in request.messages)
-    return tokens(len(types.encode([given, *texts]))) + _MEDIA_TOKENS * media
+    return estimate_tokens(len(types.encode([given, *texts]))) + _MEDIA_TOKENS * media
 
 
 def _without_data(message: dict[str, Any]) -> Any:

@@ -62,7 +62,7 @@ def is_sound(word: str, value: object) -> bool:
     return check is None or check(value)
 
 
-def parted(result: Schema, names: list[str]) -> list[Schema]:
+def split_types(result: Schema, names: list[str]) -> list[Schema]:
     """Split a schema of several types: move the keywords of each type to a schema of its own."""
     own = {word: result.pop(word) for word in _OWNERS if word in result}
     values = result.pop("enum", None)
@@ -274,7 +274,7 @@ class Compiled(Struct, frozen=True):
     renamed: Mapping[str, str] = {}
 
 
-def compiled(schema: object, profile: Profile) -> Compiled:
+def compile_schema(schema: object, profile: Profile) -> Compiled:
     """Compile a tool's decoded input schema. One that is too large loses its deepest parts first."""
     tree = SchemaTree(schema if is_object(schema) else {})
     parts = SharedParts(tree, profile)
@@ -293,16 +293,16 @@ def compiled(schema: object, profile: Profile) -> Compiled:
     return Compiled(shown, tuple(dict.fromkeys(compiler.lost)), compiler.renamed)
 
 
-def restored(arguments: Any, renamed: Mapping[str, str]) -> Any:
+def restore_names(arguments: Any, renamed: Mapping[str, str]) -> Any:
     """Arguments with renamed properties under the tool's own names."""
     if not renamed:
         return arguments
     if is_object(arguments):
-        return {renamed.get(key, key): restored(value, renamed) for key, value in arguments.items()}
-    return [restored(each, renamed) for each in arguments] if is_array(arguments) else arguments
+        return {renamed.get(key, key): restore_names(value, renamed) for key, value in arguments.items()}
+    return [restore_names(each, renamed) for each in arguments] if is_array(arguments) else arguments
 
 
-def trimmed(parameters: Schema, room: int) -> Schema:
+def trim(parameters: Schema, room: int) -> Schema:
     """Reduce a compiled schema to a number of characters: without its deepest parts, or to its property names."""
     if len(types.encode(parameters)) <= room:
         return parameters
@@ -569,7 +569,7 @@ class _Compiler:
         elif names and self._profile.type_lists:
             result["type"] = names
         elif names:
-            result["anyOf"] = parted(result, names)
+            result["anyOf"] = split_types(result, names)
         if branches and "anyOf" in result:
             self.lose(path, "alternatives beside a list of types")
         elif branches:

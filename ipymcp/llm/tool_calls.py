@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
-from ipymcp.llm.functions import HERE, FunctionTool
+from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
-from ipymcp.llm.schemas import restored
+from ipymcp.llm.schemas import restore_names
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import Actor, Conversation, acting, quotes_server, source_of_value
@@ -92,7 +92,7 @@ class ReadWriteLimiter:
 _EMPTY: Final = "(empty result)"
 
 
-class Runner:
+class ToolCallRunner:
     """Runs the tool calls of one model's answer, on the background loop.
 
     Calls to different servers run concurrently. Calls to one server run in the order of the requests, except for
@@ -124,36 +124,36 @@ class Runner:
         """Run calls, and return their outcomes in the same order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
-    async def run(self, asked: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
+    async def run(self, request: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
         """Run one call. Errors become outcomes for the model; only cancellation is raised.
 
         Args:
-            asked: The call.
+            request: The call.
             card: Shows the call.
         """
         try:
-            found = self._selection.find(asked.name)
-            arguments = read_arguments(asked.arguments)
+            found = self._selection.find(request.name)
+            arguments = read_arguments(request.arguments)
             if isinstance(found, FunctionTool):
-                async with self._limiter(HERE).entered(writes=True):
-                    return await self._run_function(asked, found, arguments)
+                async with self._limiter(NOTEBOOK).entered(writes=True):
+                    return await self._run_function(request, found, arguments)
             session, entry = found
             renamed = self._maker.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._limiter(session.name, session.definition.concurrency).entered(writes=not only_reads):
-                return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
+                return await self._run_tool(request, session, entry, restore_names(arguments, renamed), card)
         except McpError as error:
             if quotes_server(error) and not isinstance(error, ToolError):  # its call has recorded the source
                 self.conversation.received(source_of_value(error))
-            return ToolCallOutcome(asked, _error_text(error), is_error=True)
+            return ToolCallOutcome(request, _error_text(error), is_error=True)
         except Exception as error:  # a defect in ipymcp must not lose the outcomes of the other calls
             return ToolCallOutcome(
-                asked, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
+                request, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
             )
 
     async def _run_tool(
         self,
-        asked: ToolCallRequest,
+        request: ToolCallRequest,
         session: ServerSession,
         entry: ToolEntry,
         arguments: Mapping[str, Any],
@@ -169,13 +169,13 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
+        return await asyncio.to_thread(lambda: self._read(request, call.result(), call.number))
 
     def _limiter(self, name: str, limit: int = 1) -> ReadWriteLimiter:
         return self._limiters.setdefault(name, ReadWriteLimiter(limit))
 
     async def _run_function(
-        self, asked: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any]
+        self, request: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any]
     ) -> ToolCallOutcome:
         bound = tool.bind(arguments)
         actor = Actor("user", self.conversation, self._turn)
@@ -185,9 +185,9 @@ class Runner:
             raise
         except Exception as error:  # an error of the user's function, which the model may work around
             text = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
-            outcome = ToolCallOutcome(asked, text[:MAX_LENGTH], is_error=True, value=error)
+            outcome = ToolCallOutcome(request, text[:MAX_LENGTH], is_error=True, value=error)
         else:
-            outcome = await asyncio.to_thread(self._read, asked, value, self._host.number())
+            outcome = await asyncio.to_thread(self._read, request, value, self._host.number())
         source = source_of_value(outcome.value) or await asyncio.to_thread(self._source_of, outcome.text)
         if source:
             self.conversation.received(source)
@@ -196,7 +196,7 @@ class Runner:
     def _source_of(self, text: str) -> str:
         return self._host.guard.untrusted.source_of(text)
 
-    def _read(self, asked: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
+    def _read(self, request: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
         """Convert a result to an outcome with its images and text, or a preview of long text."""
         text = as_text(value)
         is_result = isinstance(value, ToolResult)
@@ -205,7 +205,7 @@ class Runner:
             self._selection.keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)
         text = stripped(text)
-        return ToolCallOutcome(asked, text if text.strip() else "" if images else _EMPTY, images, value=value)
+        return ToolCallOutcome(request, text if text.strip() else "" if images else _EMPTY, images, value=value)
 
 
 class ToolCaller:
@@ -230,7 +230,7 @@ class ToolCaller:
         self.conversation = conversation
         self._sees_requests = sees_requests
         self._loop = selection.maker.host.loop
-        self._runner = Runner(selection, turn, conversation)
+        self._runner = ToolCallRunner(selection, turn, conversation)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
         """Run a call, and wait in this thread.

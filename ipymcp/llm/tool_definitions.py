@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.llm.providers import PLAIN, PROFILES, SHAPES, Declaration
-from ipymcp.llm.result_text import described, tokens
-from ipymcp.llm.schemas import compiled
+from ipymcp.llm.result_text import describe_tool, estimate_tokens
+from ipymcp.llm.schemas import compile_schema
 from ipymcp.masking import masks
 from ipymcp.names import model_name
 from ipymcp.protocol import types
@@ -43,7 +43,7 @@ class ProviderTools(list[dict[str, Any]]):
     @property
     def tokens(self) -> int:
         """Estimated tokens of the declarations in each request."""
-        return sum(map(cost, self._declarations))
+        return sum(map(declaration_tokens, self._declarations))
 
     @property
     def lost(self) -> Table:
@@ -59,7 +59,7 @@ class ProviderTools(list[dict[str, Any]]):
         return Table(("tool", "at", "lost"), rows, note="" if rows else "nothing")
 
 
-class Declarer:
+class DeclarationCache:
     """A cache of declarations by profile, valid until the tool's definition or the secrets to mask change."""
 
     def __init__(self) -> None:
@@ -85,18 +85,18 @@ class Declarer:
         return self._renamed[entry.server, entry.name]
 
 
-def costs(declarations: Iterable[Declaration]) -> Table:
+def token_table(declarations: Iterable[Declaration]) -> Table:
     """A table of the tokens that declarations cost in each request, by server, highest first."""
     servers: dict[str, list[int]] = {}
     for one in declarations:
-        servers.setdefault(one.server, []).append(cost(one))
+        servers.setdefault(one.server, []).append(declaration_tokens(one))
     rows = sorted(((name, len(each), sum(each)) for name, each in servers.items()), key=lambda row: -row[2])
     count, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
     note = f"{count:,} tools, about {total:,} tokens in each request: an estimate" if rows else "no tools"
     return Table(("server", "tools", "tokens"), rows, title="Tool declarations", note=note)
 
 
-def declared_function(function: FunctionTool, profile: Profile = PLAIN) -> Declaration:
+def declare_function(function: FunctionTool, profile: Profile = PLAIN) -> Declaration:
     """The declaration of a function of the notebook."""
     return _declaration(
         function.name, function.server, function.name, function.description, function.input_schema, profile
@@ -104,8 +104,8 @@ def declared_function(function: FunctionTool, profile: Profile = PLAIN) -> Decla
 
 
 def _declaration(name: str, server: str, tool: str, text: str, schema: object, profile: Profile) -> Declaration:
-    description, is_cut = described(server, text, profile.description)
-    made = compiled(schema, profile)
+    description, is_cut = describe_tool(server, text, profile.description)
+    made = compile_schema(schema, profile)
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
@@ -113,7 +113,7 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     return Declaration(name, server, tool, description, parameters, tuple(lost), made.renamed)
 
 
-def cost(declaration: Declaration) -> int:
+def declaration_tokens(declaration: Declaration) -> int:
     """Estimate the tokens of a declaration in each request."""
     parameters = json.dumps(declaration.parameters, separators=(",", ":"), ensure_ascii=False)
-    return tokens(len(declaration.name) + len(declaration.description) + len(parameters))
+    return estimate_tokens(len(declaration.name) + len(declaration.description) + len(parameters))

@@ -6,11 +6,11 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ipymcp.llm.functions import HERE, FunctionTool
+from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.providers import Declaration
 from ipymcp.llm.result_text import MAX_LENGTH
-from ipymcp.llm.schemas import trimmed
-from ipymcp.llm.tool_definitions import declared_function
+from ipymcp.llm.schemas import trim
+from ipymcp.llm.tool_definitions import declare_function
 from ipymcp.protocol import types
 from ipymcp.schema.validation import shortened
 
@@ -25,9 +25,9 @@ CALL: Final = "call_tool"
 """The function by which a model calls a tool that it found."""
 _CALL_TOOL: Final = Declaration(
     CALL,
-    HERE,
+    NOTEBOOK,
     CALL,
-    f"[{HERE}] Call a tool that search_tools returned.",
+    f"[{NOTEBOOK}] Call a tool that search_tools returned.",
     {
         "type": "object",
         "properties": {
@@ -48,7 +48,7 @@ _MAX_ENTRY: Final = 300
 """Approximate characters of a tool without its parameters."""
 
 
-class ToolFinder:
+class ToolSearch:
     """Searches tools for a model.
 
     Args:
@@ -60,7 +60,7 @@ class ToolFinder:
 
     def declarations(self, beside: Iterable[FunctionTool] = ()) -> list[Declaration]:
         """The declarations of the search and of further functions."""
-        return [declared_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declared_function, beside)]
+        return [declare_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declare_function, beside)]
 
     def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]] | str:
         """Find tools by keywords. Returns their names, descriptions and parameters.
@@ -91,7 +91,7 @@ def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
     room = _ROOM - len(found) * _MAX_ENTRY
     for one in found:
         description = one.description if described else shortened(one.description, _ROOM // 4)
-        parameters: Any = one.schema if described else trimmed(one.schema, room - len(description))
+        parameters: Any = one.schema if described else trim(one.schema, room - len(description))
         size = len(description) + len(types.encode(parameters))
         if size > room:
             description = shortened(description, _MAX_ENTRY // 2)

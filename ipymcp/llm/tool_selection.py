@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import Caller
     from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Profile
-    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.results.stored_results import KeptResults
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
@@ -37,7 +37,7 @@ class ToolMaker(Protocol):
     """Long results, of which a model received a preview."""
 
     @property
-    def declarer(self) -> Declarer:
+    def declarer(self) -> DeclarationCache:
         """The cache of declarations."""
         ...
 
@@ -128,9 +128,9 @@ class ToolSelection:
             profile: The provider's limits; the narrowest by default.
             is_kept: Whether the caller keeps the list, which then always includes the reader of long results.
         """
-        from ipymcp.llm.tool_definitions import declared_function
+        from ipymcp.llm.tool_definitions import declare_function
 
-        functions = [declared_function(one, *profile) for one in self._functions_for_model(is_kept=is_kept)]
+        functions = [declare_function(one, *profile) for one in self._functions_for_model(is_kept=is_kept)]
         taken = {one.name for one in functions}
         tools = [self.maker.declarer.declared(entry, *profile) for entry in self.entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]

@@ -42,12 +42,12 @@ class CellOutput:
         self._open: dict[str, ModelCall] = {}
         """Unfinished calls, by card."""
 
-    def begins(self, beginning: RequestPreview) -> None:
+    def show_request(self, beginning: RequestPreview) -> None:
         """Show a line about the request."""
         line = visible(str(beginning))
         self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
 
-    def says(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Append text."""
         self._text += text
         plain = visible(self._text)
@@ -62,7 +62,7 @@ class CellOutput:
         else:
             self._text_display.update(bundle, raw=True)
 
-    def calls(self, call: ModelCall) -> None:
+    def show_call(self, call: ModelCall) -> None:
         """Show or update the card of a call; later text begins below it."""
         if not self._is_notebook and self._text and not self._text.endswith("\n"):
             print(flush=True)  # noqa: T201
@@ -82,7 +82,7 @@ class CellOutput:
         """Mark unfinished calls as cancelled."""
         how = {"text": "cancelled", "is_error": True, "is_done": True, "is_refused": True, "decision": "stopped"}
         for call in [*self._open.values()]:
-            self.calls(replace(call, **how))
+            self.show_call(replace(call, **how))
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ipymcp.names import nearest
 from ipymcp.panel.messages import Malformed, Message, sound, text, texts
 from ipymcp.panel.rows import LogReader, preview, problem, prompt_preview, tool_details, tool_rows, where
 from ipymcp.protocol.types import is_object
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import quoted, visible
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ipymcp.panel.messages import finite
 from ipymcp.protocol import types
 from ipymcp.results.content import Embedded, Image, Link
 from ipymcp.results.rendering import is_shown_as_text
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.rules import hints
 from ipymcp.text import shown_json, visible
 

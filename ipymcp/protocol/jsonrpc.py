@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 
 from ipymcp.errors import CallError, McpError, RpcError
 from ipymcp.protocol import types
+from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
@@ -465,3 +466,17 @@ class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
     def is_over(self) -> bool:
         """Whether the state is final."""
         return self.status in ("completed", "failed", "cancelled")
+
+
+class HandshakeNeeded(CallError):
+    """A call failed because the server cannot send requests on a stateless connection.
+
+    Args:
+        message: The server's message.
+        is_reopening: Whether the session is being reopened with a handshake; False if the user fixed the era.
+    """
+
+    def __init__(self, message: str, *, is_reopening: bool) -> None:
+        reopened = "the session is reopened with a handshake: call the tool again"
+        super().__init__(message, hint=reopened if is_reopening else OTHER_ERA)
+        self.is_reopening = is_reopening

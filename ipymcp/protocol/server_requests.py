@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
-from ipymcp.errors import CallError, RpcError
+from ipymcp.errors import RpcError
 from ipymcp.protocol import types
-from ipymcp.protocol.eras import OTHER_ERA
-from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, HandshakeNeeded
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
@@ -297,20 +296,6 @@ _NO_CHANNEL = re.compile(
 )
 _MAX_LENGTH = 1000
 """Maximum length of an SDK's refusal, including the server's prefix, in characters."""
-
-
-class HandshakeNeeded(CallError):
-    """A call failed because the server cannot send requests on a stateless connection.
-
-    Args:
-        message: The server's message.
-        is_reopening: Whether the session is being reopened with a handshake; False if the user fixed the era.
-    """
-
-    def __init__(self, message: str, *, is_reopening: bool) -> None:
-        reopened = "the session is reopened with a handshake: call the tool again"
-        super().__init__(message, hint=reopened if is_reopening else OTHER_ERA)
-        self.is_reopening = is_reopening
 
 
 class UnexpectedRequests:

@@ -51,7 +51,7 @@ def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | Non
         raise
     if frame is None:
         raise McpError(
-            f"the answer is no table: {_describe(data)}",
+            f"the answer is not a table: {_describe(data)}",
             server=server,
             tool=tool,
             hint="take what you need from .data or .text and make the frame yourself",

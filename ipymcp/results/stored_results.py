@@ -65,7 +65,7 @@ class KeptResults(TableView):
     def table(self) -> Table:
         """A table with a row per result."""
         rows = [(number, _source(result), size) for number, (result, size) in [*self._kept.items()]]
-        note = "" if rows else "nothing yet: what %mcp panel gets is kept here, and what is too long for a model"
+        note = "" if rows else "nothing yet: results of %mcp panel and those too long for a model are kept here"
         return Table(("number", "of", "bytes"), rows, title="MCP results", note=note)
 
 

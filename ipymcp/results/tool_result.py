@@ -79,7 +79,7 @@ class ToolResult:
             try:
                 self._decoded = types.decode(self._raw, types.CallToolResult)
             except ValueError as error:
-                what = f"its answer is no tool result: {error}"
+                what = f"its answer is not a tool result: {error}"
                 raise CallError(what, server=self.server, tool=self.tool, hint="a fault of the server") from error
         return self._decoded
 

@@ -16,8 +16,7 @@ import msgspec
 from ipymcp.argument_checks import TIMEOUT, checked
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
 from ipymcp.names import expression
-from ipymcp.protocol.jsonrpc import PendingRequest
-from ipymcp.protocol.server_requests import HandshakeNeeded
+from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
 from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.security.rules import hints

@@ -23,12 +23,12 @@ from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import Call, CallOptions, CallServices, Presenter
 from ipymcp.runtime.context import RuntimeContext, Timing
 from ipymcp.runtime.events import Events, UserNotices
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.oauth_redirects import Redirects
 from ipymcp.runtime.question_routing import QuestionRouter
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server_requests import ClientHandlers
-from ipymcp.runtime.session import State
 from ipymcp.security.untrusted import current_actor
 from ipymcp.storage.history import History
 from ipymcp.storage.store import Store

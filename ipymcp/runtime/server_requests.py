@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ipymcp.argument_checks import shown
+from ipymcp.argument_checks import is_async, shown
 from ipymcp.errors import ArgumentError
-from ipymcp.interaction.elicitation import is_async
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.text import one_line

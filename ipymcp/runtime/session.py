@@ -16,7 +16,6 @@ import contextlib
 import copy
 import itertools
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import (
@@ -38,6 +37,7 @@ from ipymcp.runtime.call import Call, CallOptions
 from ipymcp.runtime.connection import Connector, Start
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.logs import RollingLog
 from ipymcp.runtime.resources import Subscriptions
 from ipymcp.security.rules import rights_of
@@ -59,46 +59,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.resources import ResourceCache
     from ipymcp.storage.known_servers import Definitions
-
-
-class State(StrEnum):
-    """Where a server is in its life."""
-
-    DISABLED = "disabled"
-    STOPPED = "stopped"
-    STARTING = "starting"
-    READY = "ready"
-    NEEDS_TRUST = "needs_trust"
-    """The user has not agreed that it may run."""
-    NEEDS_AUTH = "needs_auth"
-    """It wants a login: one is under way, or was not made."""
-    UNREACHABLE = "unreachable"
-    """A remote server that was there and cannot be reached now; it is looked for."""
-    RESTARTING = "restarting"
-    ERROR = "error"
-
-    @property
-    def word(self) -> str:
-        """The state as users read it, the same in tables, messages and the panel."""
-        return state_word(self.value)
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether it will be another soon, by itself."""
-        return self in (State.STARTING, State.RESTARTING)
-
-    @property
-    def is_troubled(self) -> bool:
-        """Whether a call may be refused, and may as well be answered."""
-        return self in (State.NEEDS_AUTH, State.UNREACHABLE)
-
-
-def state_word(value: str) -> str:
-    """A state, or the last known status of a server, as users read it."""
-    return _WORDS.get(value, value)
-
-
-_WORDS = {"error": "failed", "needs_trust": "needs trust", "needs_auth": "needs login"}
 
 
 async def watch_health(session: ServerSession, link: Connection, timing: Timing) -> None:

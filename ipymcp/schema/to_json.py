@@ -84,14 +84,14 @@ def _text(value: str, path: tuple[str | int, ...]) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             problem = f"holds half a character (a lone surrogate, {value[error.start]!r}), which cannot be sent"
-            raise NotJson(path, problem, "mend it: text.encode('utf-8', 'replace').decode()") from None
+            raise NotJson(path, problem, "fix it: text.encode('utf-8', 'replace').decode()") from None
     return value
 
 
 def _number(value: float, path: tuple[str | int, ...]) -> float:
     if math.isfinite(value):
         return value
-    raise NotJson(path, f"is {value}, which JSON cannot say", "leave it out, or give a number or None")
+    raise NotJson(path, f"is {value}, which JSON cannot represent", "leave it out, or give a number or None")
 
 
 def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:

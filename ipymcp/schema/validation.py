@@ -145,7 +145,7 @@ def _not_listed(path: tuple[str | int, ...], value: Any, listed: list[Any]) -> A
         return ArgumentProblem(path, f"expected {listed[0]!r}, got {_short_repr(value)}")
     names = [each for each in listed[:_MAX_COMPARED] if isinstance(each, str)]
     hint = nearest(value, names, limit=1) if isinstance(value, str) else ""
-    return ArgumentProblem(path, f"{_short_repr(value)} is none of {listing(listed)}", hint or None)
+    return ArgumentProblem(path, f"{_short_repr(value)} is not one of {listing(listed)}", hint or None)
 
 
 def _expected(error: jsonschema_rs.ValidationError) -> list[str]:

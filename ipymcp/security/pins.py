@@ -87,9 +87,9 @@ def _run(lines: Sequence[str], start: int, mark: str) -> list[str]:
 def _compared(old: str, new: str) -> tuple[str, str]:
     """Return a removed and an added line, shortened to where they differ."""
     before = _common(old[1:], new[1:]) + 1
-    behind = _common(old[: before - 1 : -1], new[: before - 1 : -1])
+    after = _common(old[: before - 1 : -1], new[: before - 1 : -1])
     looks_same = skeleton(old) == skeleton(new)  # letters of other scripts or invisible characters
-    return _shown(old, before, behind, looks_same), _shown(new, before, behind, looks_same)
+    return _shown(old, before, after, looks_same), _shown(new, before, after, looks_same)
 
 
 def _common(one: str, other: str) -> int:
@@ -98,9 +98,9 @@ def _common(one: str, other: str) -> int:
     return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
-def _shown(line: str, before: int, behind: int, looks_same: bool) -> str:
+def _shown(line: str, before: int, after: int, looks_same: bool) -> str:
 
-    head, part, tail = line[1:before], line[before : len(line) - behind], line[len(line) - behind :]
+    head, part, tail = line[1:before], line[before : len(line) - after], line[len(line) - after :]
     if looks_same:
         part = part.encode("ascii", "backslashreplace").decode()
     if len(line) > _LONG:

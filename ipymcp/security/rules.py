@@ -156,7 +156,7 @@ class Rule(Struct, frozen=True):
 
 
 _DEFAULTS: dict[Caller, Rule] = {
-    "user": Rule("*", "allow", "a person's own call"),
+    "user": Rule("*", "allow", "a person's call"),
     "model": Rule("*", "ask", "a model's call"),
     "app": Rule("*", "ask", "an app's call"),
 }

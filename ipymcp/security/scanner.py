@@ -86,7 +86,7 @@ _INSTRUCTIONS = (
             r"|\bmcp\.json\b|(^|[\s\"'`(])\.env\b",
             re.I,
         ),
-        "names a file that holds secrets",
+        "names a file with secrets",
     ),
     (
         re.compile(
@@ -95,7 +95,7 @@ _INSTRUCTIONS = (
             r"|\bbefore ((us(e|ing)|call(ing)?|invok(e|ing)) )?(any|every|all)( other)? tools?\b",
             re.I,
         ),
-        "tells a model what to do round other calls",
+        "tells a model what to do around other calls",
     ),
     (re.compile(r"\b(system prompt|you are now|new instructions)\b", re.I), "speaks to a model as its operator"),
     (re.compile(r"[A-Za-z0-9+/]{120,}={0,2}"), "a long encoded text"),

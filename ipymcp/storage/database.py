@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -23,7 +23,7 @@ from ipymcp.storage.locks import foreign, make_private
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from sqlite3 import Connection
 
@@ -339,22 +339,17 @@ def _migrate(connection: Connection) -> None:
 
 
 def _transaction(connection: Connection, function: Callable[[Connection], T]) -> T:
-    with _begun(connection):
-        return function(connection)
-
-
-@contextmanager
-def _begun(connection: Connection) -> Generator[None]:
     import sqlite3
 
     connection.execute("BEGIN IMMEDIATE")  # a deferred transaction that reads before it writes cannot wait for others
     try:
-        yield
+        result = function(connection)
         connection.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):  # SQLite may have rolled back already
             connection.execute("ROLLBACK")
         raise
+    return result
 
 
 def _copy(source: Connection, target: Connection) -> None:

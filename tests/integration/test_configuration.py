@@ -196,8 +196,8 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
     folder, own = project(kernel), own_file(kernel)
     done(kernel, "%load_ext ipymcp")
     assert text(kernel, "%mcp config").splitlines()[-1] == (
-        f"no servers are configured: %mcp config add NAME -- COMMAND ARG… keeps one in {own}; "
-        f"a project's stand in mcp.json, in {kernel.folder} or above it"
+        f"no servers are configured: %mcp config add NAME -- COMMAND ARG… saves one in {own}; "
+        f"a project's servers are in mcp.json, in {kernel.folder} or above it"
     )
     assert done(kernel, "%mcp load").stderr == (
         "ipymcp: no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…\n"
@@ -423,7 +423,7 @@ def test_under_a_line_of_the_magic_a_warning_is_a_line_of_ours(kernel: Kernel) -
     handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
     done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};")
     said = done(kernel, "mcp.on_sampling(lambda request: 'x')\n%mcp stop one").stderr
-    assert said == "ipymcp: one: told of sampling at the next start only: %mcp restart one\n"
+    assert said == "ipymcp: one will use the new sampling setting after a restart: %mcp restart one\n"
     done(kernel, "import ipymcp, warnings\nwarnings.simplefilter('always')")
     with_line = done(kernel, "pass\nwith ipymcp.connect('none.json'): pass").stderr.splitlines()
     assert with_line[0].endswith(f".py:2: UserWarning: {kernel.folder}/none.json defines no servers"), with_line

@@ -72,8 +72,8 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
 @pytest.mark.parametrize(
     ("cell", "first", "hint"),
     [
-        ("mcp.load('python -m x')", "'python -m x' is no server's name", "%mcp load -- python -m x"),
-        ("%mcp load ./server.py", "'./server.py' is a program, no config file", "%mcp load -- python ./server.py"),
+        ("mcp.load('python -m x')", "'python -m x' is not a server name", "%mcp load -- python -m x"),
+        ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
         ("mcp.cfgd", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),

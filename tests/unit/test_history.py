@@ -149,4 +149,4 @@ def test_what_is_no_time_is_refused() -> None:
     assert moment("2026-11-21 14:00") < moment("2026-11-21 14:01")
     with pytest.raises(McpError) as caught:
         moment("yesterday")
-    assert caught.value._two_lines() == ["McpError: 'yesterday' is no time", "  10m, 2h, 3d, or 2026-11-21 14:00"]
+    assert caught.value._two_lines() == ["McpError: 'yesterday' is not a time", "  10m, 2h, 3d, or 2026-11-21 14:00"]

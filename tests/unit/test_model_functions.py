@@ -14,7 +14,7 @@ import pytest
 
 from ipymcp.errors import ArgumentError
 from ipymcp.llm.functions import FunctionTool
-from ipymcp.llm.tool_definitions import declared_function
+from ipymcp.llm.tool_definitions import declare_function
 from ipymcp.masking import masks
 
 
@@ -183,6 +183,6 @@ def test_a_secret_among_the_values_that_a_parameter_takes_is_masked() -> None:
     def pick(it: Literal["s3cret-among-values", "plain"] = "s3cret-among-values") -> None:
         """Pick one."""
 
-    declared = json.dumps(declared_function(FunctionTool(pick)).parameters)
+    declared = json.dumps(declare_function(FunctionTool(pick)).parameters)
     assert "s3cret-among-values" not in declared
     assert "plain" in declared

@@ -82,7 +82,7 @@ def _asked(request: MagicRequest) -> Any:
     if out is not None and not out.isidentifier():
         raise LineError(f"--out needs a Python name, not {out!r}", 0)
     if parsed.has("--dry-run"):
-        return asker.beginning(ask_request).table
+        return asker.preview(ask_request).table
     shape = parsed.text("-f") or "markdown"
     try:
         answer = _answered(request, asker, ask_request, shape)
