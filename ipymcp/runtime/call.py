@@ -93,7 +93,7 @@ class CallOptions(msgspec.Struct, frozen=True):
 
 
 class CallServices(msgspec.Struct, eq=False):
-    """What all calls of a host share."""
+    """Services that all calls of a host share."""
 
     loop: BackgroundLoop
     handlers: BackgroundLoop
@@ -186,7 +186,7 @@ class Call(Generic[T]):
         self._services = services
         self._slot = PendingRequest(self._deliver)
         self._repeating: threading.RLock | None = None
-        """Of a call that is sent again: held by whoever sends it, or gives it up."""
+        """Lock of a call that is sent again, held while it is sent or given up."""
         self._is_waiting = False
         """Whether it is to be sent again once the session is open."""
         self._client: Client | None = None
@@ -558,7 +558,7 @@ class Call(Generic[T]):
             render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{told}")
 
     def _expire(self) -> None:
-        """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""
+        """Fail the call with a timeout. A task goes on at the server: it may take longer than any caller waits."""
         error = self._timed_out()
         task = self._client.detach_task(self._slot) if self._client is not None else None
         if task is None:
@@ -621,7 +621,7 @@ class Call(Generic[T]):
         waiter.put(Waiter.DONE if progress is None else partial(self._tell_progress, progress))
 
     def _tell_progress(self, progress: Progress) -> None:
-        """Where the caller waits: tell the caller's function and show the user."""
+        """Report progress where the caller waits: to the caller's function and to the user."""
         self._tell_function(progress)
         presenter = self._services.presenter
         if presenter is not None:

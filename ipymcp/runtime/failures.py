@@ -1,4 +1,4 @@
-"""What a failure means: what to tell the user, and whether it is worth another attempt."""
+"""The meaning of a failure: the message for the user, and whether another attempt is worthwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOT_THERE = re.compile(
     r"|ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|^npm (?:error|ERR!) code E(?:404|TARGET|INVALIDTAGNAME)"
     r"|^error: unrecognized|[Uu]nknown option|[Nn]o such option|unrecognized arguments?\b|^\s*[Uu]sage: "
 )
-"""What programs write that lack a part of themselves, or do not understand their own command line."""
+"""Output of programs that lack a module or do not accept their command line."""
 _SHELLS_REFUSALS = frozenset({126, 127})
 """How a shell exits that cannot run a command, or does not find it."""
 
@@ -56,7 +56,7 @@ def cannot_get_better(exit_code: int | None, last_words: tuple[str, ...]) -> boo
 
 
 def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
-    """What a failure means for the start it came in."""
+    """The error for a failed start."""
     if exit_code == 0 and isinstance(error, ConnectionLost):
         return StartError(
             "the program ended at once, with exit code 0, and never spoke MCP: it does not look like an MCP server",

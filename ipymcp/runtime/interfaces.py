@@ -65,7 +65,7 @@ class LoginOwner(ServerFacts, Protocol):
 
 
 class State(StrEnum):
-    """Where a server is in its life."""
+    """The state of a server."""
 
     DISABLED = "disabled"
     STOPPED = "stopped"
@@ -74,7 +74,7 @@ class State(StrEnum):
     NEEDS_TRUST = "needs_trust"
     """The user has not agreed that it may run."""
     NEEDS_AUTH = "needs_auth"
-    """It wants a login: one is under way, or was not made."""
+    """A login is needed: one is under way, or was not completed."""
     UNREACHABLE = "unreachable"
     """A remote server that was there and cannot be reached now; it is looked for."""
     RESTARTING = "restarting"

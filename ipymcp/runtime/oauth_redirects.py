@@ -58,7 +58,7 @@ class Redirects:
         return redirect
 
     def heard(self, message: object) -> dict[str, Any] | None:
-        """What to answer to a message of the Jupyter server; None where it is about something else."""
+        """The reply to a message of the Jupyter server; None if it is about something else."""
         if not is_object(message):
             return None
         if message.get("kind") == "awaits":

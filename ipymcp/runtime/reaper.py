@@ -153,7 +153,7 @@ def _new_mark() -> str:
 
 
 def _wait(processes: list[ServerProcess], seconds: float) -> list[ServerProcess]:
-    """Those still there after at most this long."""
+    """The processes still running after this many seconds."""
     deadline = time.monotonic() + seconds
     while (processes := still_running(processes)) and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -222,10 +222,10 @@ class ServerSession:
         """When its last connection began, in seconds since the epoch."""
         self.start_under_way: Start | None = None
         self.numbers = itertools.count(1)
-        """Of its connections."""
+        """The numbers of its connections."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self.rights = rights_of(definition, digest)
-        """What its definition says of its tools."""
+        """The definition's rights for its tools."""
         self._services = services
         self._link: Connection | None = None
         self._log_start = 0
@@ -375,7 +375,7 @@ class ServerSession:
 
     @property
     def offers(self) -> ResourceCache:
-        """What the live connection has beside tools.
+        """The resources, templates and prompts of the live connection.
 
         Raises:
             ServerError: It is not ready.
@@ -406,7 +406,7 @@ class ServerSession:
 
     @property
     def exit_code(self) -> int | None:
-        """Of its last connection's process, where that has ended."""
+        """The exit code of the last connection's process, if that has ended."""
         return self._link.transport.exit_code if self._link is not None else None
 
     @property
@@ -600,7 +600,7 @@ class ServerSession:
         self._services.events.emit(ToolsChanged(self.name, added, removed))
 
     def disconnected(self, client: Client, reason: str) -> None:
-        """Its server has just gone; what is to be done about it the owner task decides."""
+        """Take note that the connection has ended; the owner task decides how to proceed."""
         if self.client is client:
             self.client = None
             self._move(State.RESTARTING, reason)
@@ -620,7 +620,7 @@ class ServerSession:
         link.ended.set_result(f"{reason}: the session was opened anew by the handshake; call it again")
 
     def mark_unreachable(self, reason: str) -> None:
-        """It cannot be reached now; calls are tried nevertheless."""
+        """Take note that the server cannot be reached now; calls are tried all the same."""
         if self.client is None or self.state is State.UNREACHABLE:
             return
         self.away_since = time.time()
@@ -631,13 +631,13 @@ class ServerSession:
             self._link.check_soon.set()
 
     def mark_needs_auth(self, error: AuthError) -> None:
-        """It wants a login now, and there is none; calls are tried nevertheless."""
+        """Take note that a login is missing; calls are tried all the same."""
         if self.client is not None and self.state is not State.NEEDS_AUTH:
             self.last_error = error.message
             self._move(State.NEEDS_AUTH, error.message)
 
     def mark_ready(self) -> None:
-        """It answers again."""
+        """Take note that the server answers again."""
         if self.client is None or not self.state.is_troubled or self._logins:
             return
         if self.state is State.UNREACHABLE:

@@ -1,4 +1,4 @@
-"""What stands for the variables of a definition at a start, with what the user is asked for."""
+"""Values of a definition's variables at a start, including inputs that the user is asked for."""
 
 from __future__ import annotations
 
