@@ -37,8 +37,8 @@ def _blank(match: re.Match[str]) -> str:
     return match[0] if match[1] is None else _VISIBLE.sub(" ", match[0])
 
 
-JSON5_MAX_BYTES = 200_000
-"""Maximum size for the JSON5 parser, which takes seconds for more."""
+JSON5_MAX_BYTES = 40_000
+"""Maximum size for the JSON5 parser, which reads about 20,000 characters a second."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
 

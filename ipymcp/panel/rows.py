@@ -117,7 +117,7 @@ _MAX_JSON = 100_000
 _MAX_IMAGE = 4_000_000
 """Maximum characters of an image, in base64 for binary formats."""
 _MAX_LINKS = 100
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
+_IMAGES = ("image/png", "image/jpeg", "image/gif")
 
 
 def preview(result: ToolResult | ResourceResult, variable: str | None) -> Message:
@@ -185,10 +185,6 @@ def _image(bundle: dict[str, Any]) -> Message | None:
     if kind is None:
         return None
     data = bundle[kind]
-    if kind == "image/svg+xml":
-        import base64
-
-        data = base64.b64encode(data.encode()).decode()
     return {"mime": kind, "data": data} if len(data) <= _MAX_IMAGE else None
 
 

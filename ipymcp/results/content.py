@@ -190,11 +190,15 @@ def read_part(value: Any) -> Part:
 
 
 def image_bundle(image: Image) -> dict[str, str]:
-    """The MIME bundle of an image; empty if it should not be displayed."""
+    """The MIME bundle of an image; empty if it should not be displayed.
+
+    An SVG becomes an `<img>`: some front ends put `image/svg+xml` into the page, where it could load and run things.
+    """
     kind = image.display_type
     if kind is None:
         return {}
-    return {kind: image.data.decode() if kind == _SVG else base64.b64encode(image.data).decode()}
+    data = base64.b64encode(image.data).decode()
+    return {"text/html": f'<img src="data:{kind};base64,{data}" alt="SVG">'} if kind == _SVG else {kind: data}
 
 
 def _string(value: dict[str, Any], key: str) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
@@ -41,6 +43,9 @@ _NOT_THERE = re.compile(
 """Output of programs that lack a module or do not accept their command line."""
 _SHELLS_REFUSALS = frozenset({126, 127})
 """How a shell exits that cannot run a command, or does not find it."""
+
+
+_MISSING_MODULE = r"No module named '?([\w.]+)"
 
 
 def cannot_get_better(exit_code: int | None, last_words: tuple[str, ...]) -> bool:
@@ -130,4 +135,10 @@ def _hint(error: ServerError, definition: ServerDefinition) -> str:
     if variable:
         in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
+    missing = next((found[1] for line in error.stderr if (found := re.search(_MISSING_MODULE, line))), None)
+    if missing and re.fullmatch(r"python[\d.]*", definition.command or ""):
+        here = f'"command": {json.dumps(sys.executable)}'
+        return (
+            f"the {definition.command} on PATH lacks {missing}: install it there, or write {here}, this kernel's Python"
+        )
     return f"%mcp logs {name} · %mcp restart {name}"

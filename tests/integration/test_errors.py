@@ -527,3 +527,11 @@ def test_notes_of_others_stand_below_the_hint() -> None:
     error.add_note("and this")
     assert error.__notes__ == ["do this", "and this"]
     assert pickle.loads(pickle.dumps(error)).__notes__ == ["do this", "and this"]
+
+
+def test_an_error_of_a_tool_is_no_error_of_its_server() -> None:
+    with ipymcp.connect("demo") as mcp:
+        with pytest.raises(errors.ToolError):
+            mcp.demo.fail(message="x")
+        assert mcp.servers["demo"].error == ""
+        assert mcp.servers["demo"].state == "ready"
