@@ -266,7 +266,6 @@ class Mcp(NotPicklable):
         return ServerTools(self._factory, self._host.find(name).name)
 
     def _load_if_lazy(self, name: str) -> None:
-        """Load a server that is configured to start at its first use and is trusted."""
         if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
             return
         definition = self._host.configured(name)
@@ -314,11 +313,6 @@ class Mcp(NotPicklable):
         return function
 
     def _set_model(self, model: Any, budget: int) -> list[str]:
-        """Set the default model, which also answers sampling requests unless the user set a function for them.
-
-        Returns:
-            The running servers that cannot use it before a restart.
-        """
         self._model, self._budget = model, budget
         before, handler = self._host.answers.sampling, self._sample if model is not None else None
         if before in (None, self._sample) and before != handler:
@@ -488,7 +482,6 @@ class Mcp(NotPicklable):
                 self._filters.set(pattern, allowed=True)
 
     def _servers_of(self, pattern: str) -> list[str]:
-        """The servers that a pattern matches; empty if it matches tools."""
         sessions = self._host.sessions
         servers = [name for name, alias in self._host.aliases().items() if pattern in (name, alias)]
         if servers or "." not in pattern:
@@ -584,3 +577,40 @@ class aconnect(_ScriptConnection):
 
     async def __aexit__(self, *_: object) -> None:
         await self._host.aclose()
+
+
+# The notebook and the panel reach the inside of `mcp` by functions: its attributes are the names of servers.
+
+
+def factory_of(mcp: Mcp) -> ToolFactory:
+    """The factory of the tools of `mcp`."""
+    return mcp._factory  # pyright: ignore[reportPrivateUsage]
+
+
+def chat_of(mcp: Mcp) -> ModelChat:
+    """The models that `mcp` asks."""
+    return mcp._asker  # pyright: ignore[reportPrivateUsage]
+
+
+def set_model(mcp: Mcp, model: Any, budget: int) -> list[str]:
+    """Set the default model, which also answers sampling requests unless the user set a function for them.
+
+    Args:
+        mcp: The notebook's namespace.
+        model: The model, or None.
+        budget: Maximum tokens per server for its sampling requests.
+
+    Returns:
+        The running servers that cannot use it before a restart.
+    """
+    return mcp._set_model(model, budget)  # pyright: ignore[reportPrivateUsage]
+
+
+def load_if_lazy(mcp: Mcp, name: str) -> None:
+    """Load a server that is configured to start at its first use and is trusted."""
+    mcp._load_if_lazy(name)  # pyright: ignore[reportPrivateUsage]
+
+
+def servers_of(mcp: Mcp, pattern: str) -> list[str]:
+    """The servers that a pattern matches; empty if it matches tools."""
+    return mcp._servers_of(pattern)  # pyright: ignore[reportPrivateUsage]

@@ -87,6 +87,11 @@ class PromptResult:
         return types.decode(self._raw, types.GetPromptResult).description or ""
 
     @property
+    def size(self) -> int:
+        """The size of the result's JSON in bytes."""
+        return memoryview(self._raw).nbytes
+
+    @property
     def raw(self) -> dict[str, Any]:
         """The whole `result` object as decoded JSON; `raw["messages"]` suits chat models."""
         return types.loads(self._raw)

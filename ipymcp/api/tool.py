@@ -103,6 +103,18 @@ class ToolFactory:
         """The Python signature of a tool."""
         return self.tool(entry).__signature__
 
+    def schema_of(self, tool: Tool) -> ToolSchema:
+        """The input schema of a tool that the user has."""
+        return self.schema(tool._entry())  # pyright: ignore[reportPrivateUsage]
+
+    def options_of(self, tool: Tool, session: ServerSession) -> CallOptions:
+        """The options that a call of this tool has."""
+        return tool._call_options(session)  # pyright: ignore[reportPrivateUsage]
+
+    def checked_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        """A call with arguments that have been checked."""
+        return self.tool(entry)._new_call(session, entry, arguments)  # pyright: ignore[reportPrivateUsage]
+
     def prepare(self, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         """Prepare a call of a tool.
 

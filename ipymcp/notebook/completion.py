@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from ipymcp.api.catalogs import look_quickly
-from ipymcp.api.namespace import Mcp
+from ipymcp.api.namespace import Mcp, factory_of
 from ipymcp.api.prompts import Prompt, PromptResult, Prompts, prompt_schema
 from ipymcp.api.resources import Resource, Resources, Template, template_schema
 from ipymcp.api.servers import Server, Servers
-from ipymcp.api.sync_and_async import sync_and_async
+from ipymcp.api.sync_and_async import host_of, sync_and_async
 from ipymcp.api.tool import Tool
 from ipymcp.api.toolset import Toolset
 from ipymcp.errors import McpError
@@ -479,10 +479,10 @@ def _secrets(mcp: Mcp) -> Iterator[str]:
     from ipymcp.config.variables import references
 
     try:
-        yield from (one.name for one in mcp._host.state.secrets.kept())
+        yield from (one.name for one in host_of(mcp).state.secrets.kept())
     except McpError:
         return
-    for definition in mcp._host.discovery.peek().servers.values():
+    for definition in host_of(mcp).discovery.peek().servers.values():
         if isinstance(definition, ServerDefinition):
             yield from (one.name for one in references(definition) if one.kind == "secret")
 
@@ -502,7 +502,7 @@ def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
         return _prompt_paths(context.partial, mcp), "function"
     if context.subcommand == "prompt":
         try:
-            session, name = mcp._host.resolve(context.tool)
+            session, name = host_of(mcp).resolve(context.tool)
         except McpError:
             return (), "param"
         named = _Named.prompt(mcp, session, name)
@@ -511,7 +511,7 @@ def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
         if session is None:
             return (), "param"
         if context.kind == "resource":
-            return Resources(mcp._host, session.name)._ipython_key_completions_(), "path"
+            return Resources(host_of(mcp), session.name)._ipython_key_completions_(), "path"  # pyright: ignore[reportPrivateUsage]
         named = _Named.template(mcp, session, context.tool)
     if named is None:
         return (), "param"
@@ -527,11 +527,11 @@ def _in_resource_code(context: AttributeContext, mcp: Mcp, session: ServerSessio
         return _in_resource_call(context, steps, mcp, session, is_prompt=word.name == "prompts")
     if context.kind == "key":
         of: type[Resources | Prompts] = Prompts if word.name == "prompts" else Resources
-        keys = of(mcp._host, session.name)._ipython_key_completions_() if not steps else []
+        keys = of(host_of(mcp), session.name)._ipython_key_completions_() if not steps else []  # pyright: ignore[reportPrivateUsage]
         return keys, "function" if of is Prompts else "path"
     if word.name == "prompts":
         if not steps:
-            return dir(Prompts(mcp._host, session.name)), "function"
+            return dir(Prompts(host_of(mcp), session.name)), "function"
         return _words_of(PromptResult if steps[-1].called else Prompt), "property"
     return _words_of(_kind_after(steps)), "property"
 
@@ -580,12 +580,14 @@ class _Named:
 
     @classmethod
     def prompt(cls, mcp: Mcp, session: ServerSession, name: str) -> _Named | None:
-        entry = session.catalog.find_prompt(name) or look_quickly(mcp._host, session, "prompts").find_prompt(name)
+        entry = session.catalog.find_prompt(name) or look_quickly(host_of(mcp), session, "prompts").find_prompt(name)
         return entry and cls(mcp, session, prompt_schema(entry), {"type": "ref/prompt", "name": entry.name})
 
     @classmethod
     def template(cls, mcp: Mcp, session: ServerSession, uri: str) -> _Named | None:
-        found = session.catalog.templates.get(uri) or look_quickly(mcp._host, session, "templates").templates.get(uri)
+        found = session.catalog.templates.get(uri) or look_quickly(host_of(mcp), session, "templates").templates.get(
+            uri
+        )
         if found is None:
             return None
         return cls(mcp, session, template_schema(session.name, found), {"type": "ref/resource", "uri": uri})
@@ -596,7 +598,7 @@ class _Named:
         if parameter is None or self._session.client is None:
             return []
         exact = {found.name: value for name, value in others.items() if (found := self._parameter(name))}
-        return self._mcp._host.loop.run(self._ask(parameter.name, typed, exact))
+        return host_of(self._mcp).loop.run(self._ask(parameter.name, typed, exact))
 
     def _parameter(self, name: str) -> Parameter | None:
         return next((each for each in self.schema.parameters if name in (each.name, each.alias)), None)
@@ -611,16 +613,16 @@ class _Named:
 
 
 def _prompt_paths(partial: str, mcp: Mcp) -> Iterable[str]:
-    for name, session in mcp._host.sessions.items():
+    for name, session in host_of(mcp).sessions.items():
         if not partial.startswith(f"{name}."):
             yield f"{name}."
         else:
-            yield from (f"{name}.{prompt}" for prompt in look_quickly(mcp._host, session, "prompts").prompts)
+            yield from (f"{name}.{prompt}" for prompt in look_quickly(host_of(mcp), session, "prompts").prompts)
 
 
 def _session(name: str, mcp: Mcp) -> ServerSession | None:
     try:
-        return mcp._host.find(name)
+        return host_of(mcp).find(name)
     except McpError:
         return None
 
@@ -707,7 +709,7 @@ def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str
     entry = _entry(path[:2] if is_caller else path, mcp)
     if entry is None:
         return (), "param"
-    parameters = mcp._factory.schema(entry).parameters
+    parameters = factory_of(mcp).schema(entry).parameters
     if context.kind == "value":
         name = context.argument or _positional(parameters, context.positional)
         return values(parameters, name), "value"
@@ -718,7 +720,7 @@ def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str
 
 def _session_of(step: Step, mcp: Mcp) -> ServerSession | None:
     try:
-        return mcp._host.find(step.name)
+        return host_of(mcp).find(step.name)
     except McpError:
         return None
 
@@ -797,7 +799,7 @@ _OWN_KINDS = frozenset({"word", "option", "option-value", "setting", "target-hos
 
 
 def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    host = mcp._host
+    host = host_of(mcp)
     match context.kind:
         case "resource" | "prompt":
             return _of_offers(context, mcp)
@@ -846,7 +848,7 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
 
 
 def _tool_paths(partial: str, mcp: Mcp) -> Iterator[str]:
-    for name, session in mcp._host.sessions.items():
+    for name, session in host_of(mcp).sessions.items():
         if not partial.startswith(f"{name}."):
             yield f"{name}."
         else:
@@ -870,8 +872,8 @@ def _paths(partial: str, folder: str, endings: tuple[str, ...] = ("",)) -> Itera
 
 def _parameters(path: str, mcp: Mcp) -> Sequence[Parameter]:
     try:
-        session, tool = mcp._host.resolve(path)
+        session, tool = host_of(mcp).resolve(path)
     except McpError:
         return ()
     entry = session.catalog.find(tool)
-    return mcp._factory.schema(entry).parameters if entry is not None else ()
+    return factory_of(mcp).schema(entry).parameters if entry is not None else ()

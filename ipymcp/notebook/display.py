@@ -40,11 +40,11 @@ class PanelDisplay:
 
     def panel(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """MIME bundle and metadata of the panel of all servers."""
-        return self._live(self._panel().mcp.servers._repr_mimebundle_())
+        return self._live(self._panel().mcp.servers._repr_mimebundle_())  # pyright: ignore[reportPrivateUsage]
 
     def card(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
         """MIME bundle and metadata of the card of one server."""
-        return self._live(server._repr_mimebundle_(), server.name)
+        return self._live(server._repr_mimebundle_(), server.name)  # pyright: ignore[reportPrivateUsage]
 
     def question(self, card: str, *, is_here: bool) -> dict[str, Any]:
         """MIME bundle of the open question of a model's call, for JupyterLab's extension.
@@ -67,7 +67,7 @@ class PanelDisplay:
         from ipymcp.panel.widget import PanelWidget
 
         widget: Any = PanelWidget(self._panel(), server)
-        live, metadata = widget._repr_mimebundle_()
+        live, metadata = widget._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
         return {**live, **shown}, metadata
 
 

@@ -16,6 +16,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
+from ipymcp.api.namespace import set_model
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.cell_forms import CellForms
@@ -142,7 +144,7 @@ class Extension:
             comms.register_target(_TARGET, self._open_comm)
             self._has_control = _serve_control_requests(ip.kernel, comms)
         self.bind()
-        host = ipymcp.host()._host
+        host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
         host.desk.forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
@@ -178,7 +180,7 @@ class Extension:
             self.ip.user_ns_hidden.pop(self._bound, None)
         if self._relay is not None:
             self._relay.close()
-        mcp._host.presenter = mcp._host.desk.elsewhere = mcp._host.desk.forms = None
+        host_of(mcp).presenter = host_of(mcp).desk.elsewhere = host_of(mcp).desk.forms = None
         McpError.full_tracebacks = False
         mcp.close()
 
@@ -232,14 +234,14 @@ class Extension:
 
     def _before_cell(self, *_: object) -> None:
         """Bind the name again after `%reset`; let an interrupt of this cell reach the threads of libraries."""
-        ipymcp.host()._host.loop.awaiting.begin_cell()
+        host_of(ipymcp.host()).loop.awaiting.begin_cell()
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
     def _after_cell(self, *_: object) -> None:
         """Print notices that arose outside of a cell."""
-        ipymcp.host()._host.loop.awaiting.end_cell()
-        for notice in ipymcp.host()._host.notices.take():
+        host_of(ipymcp.host()).loop.awaiting.end_cell()
+        for notice in host_of(ipymcp.host()).notices.take():
             say(notice)
         self._start_relay()
 
@@ -248,7 +250,7 @@ class Extension:
         if self._relay is None and hasattr(self.ip, "kernel"):
             from ipymcp.panel.channels import Relay
 
-            self._relay = Relay(lambda: self.panel, ipymcp.host()._host)
+            self._relay = Relay(lambda: self.panel, host_of(ipymcp.host()))
         if self._relay is not None and not self._relay.is_started:
             self._relay.start()
 
@@ -319,15 +321,15 @@ def _cell(ip: Any) -> int | None:
 
 
 def _set_model(model: str, budget: int) -> None:
-    late = " ".join(map(quoted, ipymcp.host()._set_model(model or None, budget)))
+    late = " ".join(map(quoted, set_model(ipymcp.host(), model or None, budget)))
     if late:
         say(f"{late}: takes effect after a restart: %mcp restart {late}")
 
 
 def _set_nested_loop(mode: NestedMode) -> None:
-    ipymcp.host()._host.answers.nested_loop = mode
+    host_of(ipymcp.host()).answers.nested_loop = mode
 
 
 def _set_guarding(pins: PinsMode, history: HistoryMode, doubts: bool) -> None:
-    host = ipymcp.host()._host
+    host = host_of(ipymcp.host())
     host.guard.policy.pins, host.history.mode, host.guard.policy.doubts = pins, history, doubts

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.names import nearest
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ipymcp.api.namespace import Mcp
     from ipymcp.notebook.display import PanelDisplay
     from ipymcp.notebook.settings import IPyMCP
+    from ipymcp.runtime.host import Host
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -474,6 +476,11 @@ class MagicRequest(Struct, frozen=True):
     """The namespaces for names of the notebook, nearest first."""
     text: str = ""
     """The text after the options, if the command takes text."""
+
+    @property
+    def host(self) -> Host:
+        """The host of `mcp`."""
+        return host_of(self.mcp)
 
     @property
     def names(self) -> list[str]:

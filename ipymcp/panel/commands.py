@@ -6,6 +6,7 @@ import asyncio
 import glob
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api.namespace import factory_of
 from ipymcp.api.prompts import prompt
 from ipymcp.api.resources import Resource, expand, template_schema
 from ipymcp.errors import McpError, PolicyError, UnknownName
@@ -51,7 +52,7 @@ async def _tool(panel: Panel, view: View, message: Message) -> Message:
 async def _validate(panel: Panel, view: View, message: Message) -> Message:
     _, entry = _entry(panel, message)
     arguments = _arguments(message)
-    complaints = await asyncio.to_thread(panel.mcp._factory.schema(entry).problems, arguments)
+    complaints = await asyncio.to_thread(factory_of(panel.mcp).schema(entry).problems, arguments)
     return {"errors": [{"path": [*one.path], "message": visible(one.problem)} for one in complaints]}
 
 
@@ -60,9 +61,9 @@ async def _call(panel: Panel, view: View, message: Message) -> Message:
     if session.client is None:
         await _wake(session, panel, view)
     _, entry = _entry(panel, message)
-    factory, arguments = panel.mcp._factory, _arguments(message)
+    factory, arguments = factory_of(panel.mcp), _arguments(message)
     checked = await asyncio.to_thread(factory.schema(entry).check, arguments)
-    call = factory.tool(entry)._new_call(session, entry, checked)
+    call = factory.checked_call(session, entry, checked)
     panel.calls[call.number] = call
     panel.spawn(_follow(panel, view, call))
     return {"call": call.number}
@@ -89,7 +90,7 @@ async def _kept(
     panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None], Message]
 ) -> Message:
     """Keep a value in `mcp.results` and return its preview."""
-    panel.mcp.results.keep(number, value, memoryview(value._raw).nbytes)
+    panel.mcp.results.keep(number, value, value.size)
     namespace = "" if view.permissions.is_visitor else panel.context.namespace()
     return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
 
@@ -108,7 +109,7 @@ async def _wake(session: ServerSession, panel: Panel, view: View) -> None:
 
 async def _code(panel: Panel, view: View, message: Message) -> Message:
     _, entry = _entry(panel, message)
-    arguments, form, schema = _arguments(message), message.get("form"), panel.mcp._factory.schema(entry)
+    arguments, form, schema = _arguments(message), message.get("form"), factory_of(panel.mcp).schema(entry)
     if form == "python":
         return {"text": panel.context.code.python(panel.host, entry, schema, arguments, panel.context.namespace())}
     if form == "magic":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.panel.messages import VERSION, Malformed, Message, is_hello, ready
 from ipymcp.panel.permissions import Permissions
@@ -278,7 +279,7 @@ class Panel:
     def __init__(self, mcp: Mcp, context: PanelContext, verbs: Mapping[str, Act]) -> None:
         self.mcp = mcp
         self.verbs = verbs
-        self.host = mcp._host
+        self.host = host_of(mcp)
         self.context = context
         self.calls: dict[int, Call[Any]] = {}
         """Running calls made by views, by number."""

@@ -127,7 +127,7 @@ def preview(result: ToolResult | ResourceResult, variable: str | None) -> Messag
         result: The result.
         variable: The expression for the result in the notebook.
     """
-    bundle = result._repr_mimebundle_()
+    bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
     image = _image(bundle)
     is_text = is_shown_as_text(result)
     html = None if is_text else bundle.get("text/html")
@@ -139,17 +139,17 @@ def preview(result: ToolResult | ResourceResult, variable: str | None) -> Messag
         data is None and not is_text and not isinstance(result.data, str | bytes)
     )
     is_cut |= _has_images(result.content) and image is None and html is None
-    size = memoryview(result._raw).nbytes
+    size = result.size
     return _preview(shown, html, image, data, _links(result.content), is_cut, size, variable)
 
 
 def prompt_preview(result: PromptResult, variable: str | None) -> Message:
     """Preview the messages of a prompt; arguments as for `preview`."""
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
-    html = result._repr_mimebundle_()["text/html"] if _has_images([one.content for one in result.messages]) else None
+    html = result._repr_mimebundle_()["text/html"] if _has_images([one.content for one in result.messages]) else None  # pyright: ignore[reportPrivateUsage]
     html = html if html is not None and len(html) <= _MAX_HTML else None
     links = _links([one.content for one in result.messages])
-    size = memoryview(result._raw).nbytes
+    size = result.size
     return _preview(_head(text), html, None, None, links, len(text) > _MAX_PREVIEW_CHARACTERS, size, variable)
 
 

@@ -110,6 +110,11 @@ class ResourceResult:
         return to_frame(self.data, self.text, server=self.server)
 
     @property
+    def size(self) -> int:
+        """The size of the result's JSON in bytes."""
+        return memoryview(self._raw).nbytes
+
+    @property
     def raw(self) -> dict[str, Any]:
         """The whole `result` object as decoded JSON."""
         return types.loads(self._raw)

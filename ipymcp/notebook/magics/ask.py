@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, cast
 
+from ipymcp.api.namespace import chat_of
 from ipymcp.errors import McpError
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import evaluate, parse_expression
@@ -77,7 +78,7 @@ def _ask(request: MagicRequest) -> Any:
 
 def _asked(request: MagicRequest) -> Any:
     ask_request = _ask_request(request)
-    asker = request.mcp._asker
+    asker = chat_of(request.mcp)
     parsed, out = request.parsed, request.parsed.text("--out")
     if out is not None and not out.isidentifier():
         raise LineError(f"--out needs a Python name, not {out!r}", 0)
@@ -105,12 +106,12 @@ def _as_options(hint: str | None) -> str | None:
 def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, shape: str) -> Answer:
     """Ask the model and show the answer as it arrives, unless the request is quiet."""
     if request.is_quiet or shape == "json":
-        return request.mcp._host.loop.run(asker.ask(ask_request))
+        return request.host.loop.run(asker.ask(ask_request))
     from ipymcp.notebook.live_answer import CellOutput
 
     audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
     try:
-        answer = request.mcp._host.loop.run(asker.ask(ask_request, audience))
+        answer = request.host.loop.run(asker.ask(ask_request, audience))
     except BaseException as error:
         audience.broke_off()
         if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api.namespace import factory_of, load_if_lazy
 from ipymcp.api.servers import kept_tools
 from ipymcp.api.stubs import stub
 from ipymcp.errors import ArgumentError, CallTimeout, ConfigError, UnknownName
@@ -40,7 +41,7 @@ For a server that is not running, this lists the tools it had when it last ran, 
 def _tools(request: MagicRequest) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
     found = not request.names or selection.has_matches
-    if not found and (kept := kept_tools(request.mcp._factory, request.names)) is not None:
+    if not found and (kept := kept_tools(factory_of(request.mcp), request.names)) is not None:
         return kept
     if not found:
         by_name = [pattern if "." in pattern else _of_any_server(pattern) for pattern in request.names]
@@ -94,12 +95,12 @@ _CALL_SYNTAX = Syntax(
 
 def _call(request: MagicRequest) -> Any:
     parsed, path, rest = _split(request)
-    host = request.mcp._host
-    request.mcp._load_if_lazy(path.text.partition(".")[0])
+    host = request.host
+    load_if_lazy(request.mcp, path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
-    tool = request.mcp._factory.tool(host.find_tool(session, name))
+    tool = factory_of(request.mcp).tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
         if timeout == 0:
@@ -109,7 +110,8 @@ def _call(request: MagicRequest) -> Any:
         result = tool.call(_arguments(request, tool, rest))
     except CallTimeout as error:
         if error.hint and _PYTHON_OPTIONS in error.hint:
-            error.hint = f"give it longer: {_with_timeout(path, 2 * (timeout or tool._call_options(session).timeout))}"
+            seconds = timeout or factory_of(request.mcp).options_of(tool, session).timeout
+            error.hint = f"give it longer: {_with_timeout(path, 2 * seconds)}"
         raise
     except ArgumentError as error:
         if error.argument == "timeout" and error.hint and _PYTHON_OPTIONS in error.hint:
@@ -148,7 +150,7 @@ def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict
             raise LineError("the arguments are on the line and in the cell: remove one", words[0].start)
         body, words = words[0].raw, words[1:]
     arguments = _parse_body(request, tool, body) if body is not None else {}
-    schema = request.mcp._factory.schema(tool._entry())
+    schema = factory_of(request.mcp).schema_of(tool)
     names = [one.name for one in schema.parameters]
     for name, value in parse_arguments(words, request.namespaces, names):
         if name in arguments:
@@ -251,12 +253,12 @@ Only tools of ready servers that are not disabled are included.
 
 
 def _stubs(request: MagicRequest) -> None:
-    host = request.mcp._host
+    host = request.host
     path = Path(host.folder, request.names[0] if request.names else "mcp_tools.pyi").expanduser()
     aliases = host.aliases()
     servers: dict[str, list[tuple[str, str, ToolSchema]]] = {}
     for entry in request.mcp.tools.entries:
-        row = (entry.alias, entry.definition.description or "", request.mcp._factory.schema(entry))
+        row = (entry.alias, entry.definition.description or "", factory_of(request.mcp).schema(entry))
         servers.setdefault(aliases[entry.server], []).append(row)
     try:
         write_file(path, mask(stub(servers)), SHARED)

@@ -62,7 +62,7 @@ def _config(request: MagicRequest) -> Any:
 
 
 def _listing(request: MagicRequest) -> Any:
-    host = request.mcp._host
+    host = request.host
     found = host.discovery.read()
     for line in notices(found) if not request.line.silent else ():
         say(line)
@@ -70,7 +70,7 @@ def _listing(request: MagicRequest) -> Any:
 
 
 def _explain(request: MagicRequest) -> Any:
-    host = request.mcp._host
+    host = request.host
     return config_edits.explanation(request.names[1], host.discovery.read(), host)
 
 
@@ -80,7 +80,7 @@ def _add(request: MagicRequest) -> None:
     values = _values(request, 1 if name is None else 2)
     if not values:
         raise LineError(f"something is missing; usage: %mcp {_SYNTAXES['add'].usage}", request.parsed.names[-1].end)
-    added = config_edits.add(name, values, request.mcp._host, project=_is_project(request))
+    added = config_edits.add(name, values, request.host, project=_is_project(request))
     _report(request, added.file, added.names)
 
 
@@ -88,12 +88,12 @@ def _update(request: MagicRequest) -> None:
     name, values = request.names[1], _values(request, 2)
     if not values:
         raise LineError(f"nothing to change; usage: %mcp {_SYNTAXES['update'].usage}", request.parsed.names[-1].end)
-    _report(request, config_edits.update(name, values, request.mcp._host, project=_is_project(request)), [name])
+    _report(request, config_edits.update(name, values, request.host, project=_is_project(request)), [name])
 
 
 def _remove(request: MagicRequest) -> None:
     for name in request.names[1:]:
-        file = config_edits.remove(name, request.mcp._host, project=_is_project(request))
+        file = config_edits.remove(name, request.host, project=_is_project(request))
         if not request.is_quiet:
             print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
 
@@ -101,7 +101,7 @@ def _remove(request: MagicRequest) -> None:
 def _import(request: MagicRequest) -> None:
     host, wanted = request.names[1], request.names[2:]
     imported = config_edits.import_from(
-        host, wanted, request.mcp._host, project=_is_project(request), replace=request.parsed.has("--replace")
+        host, wanted, request.host, project=_is_project(request), replace=request.parsed.has("--replace")
     )
     if request.is_quiet:
         return
@@ -112,7 +112,7 @@ def _import(request: MagicRequest) -> None:
 
 def _export(request: MagicRequest) -> config_edits.ConfigListing:
     host, wanted = request.names[1], request.names[2:]
-    document = config_edits.export_to(host, wanted, request.mcp._host)
+    document = config_edits.export_to(host, wanted, request.host)
     for line in document.notes if not request.line.silent else ():
         say(line)
     return document
@@ -149,14 +149,14 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
 def _check_key(word: Word, request: MagicRequest) -> None:
     """Refuse an unknown key, unless the definition has it already or the value is empty, which removes it."""
     key = (word.key or "").partition(".")[0]
-    there = request.mcp._host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
+    there = request.host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
     if word.value and key not in KEYS and (there is None or key not in there.extra):
         hint = nearest(key, KEYS, limit=1) or f"there are {', '.join(SETTINGS)}"
         raise LineError(f"a server has no setting {key}; {hint}", word.start)
 
 
 def _placed(text: str, request: MagicRequest) -> str:
-    return placed(text, request.mcp._host, project=_is_project(request))
+    return placed(text, request.host, project=_is_project(request))
 
 
 def _path(text: str, request: MagicRequest) -> str:

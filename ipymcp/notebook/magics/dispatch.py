@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 import ipymcp
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import masks
 from ipymcp.names import nearest
@@ -94,8 +95,8 @@ def _run(
     from ipymcp.notebook.progress import CellPresenter, say
 
     mcp = ipymcp.host()
-    if mcp._host.presenter is None:
-        mcp._host.presenter = CellPresenter(ip, settings)
+    if host_of(mcp).presenter is None:
+        host_of(mcp).presenter = CellPresenter(ip, settings)
     first, _, following = text.strip().partition(" ")
     prose = ""
     if first in MODULES and command(first).takes_text and cell is None:
@@ -104,7 +105,7 @@ def _run(
     line = tokenize(text)
     words = line.words
     if not words or words[0].text not in _READ_CONFIG:
-        for change in mcp._host.discovery.changes():
+        for change in host_of(mcp).discovery.changes():
             say(change)
     if not words and line.command is None:
         if cell is not None:
@@ -150,7 +151,7 @@ def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
     if word.text in MODULES:
         return command(word.text)
     server, dot, _ = word.text.partition(".")
-    servers = [*mcp, *mcp._host.aliases().values()]
+    servers = [*mcp, *host_of(mcp).aliases().values()]
     if server in servers:
         meant = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
         raise LineError(f"there is no %mcp {word.text}; {meant}", word.start)
@@ -167,7 +168,7 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
         LineError: There is a command; the message has the line with the missing `--`.
     """
     for one, behind in pairwise(rest):
-        if one.raw in RUNNERS and behind.key is None and one.raw not in mcp and not mcp._host.configured(one.raw):
+        if one.raw in RUNNERS and behind.key is None and one.raw not in mcp and not host_of(mcp).configured(one.raw):
             line = f"%mcp {text[: one.start]}-- {text[one.start :]}".strip()
             raise LineError(f"the command of a server stands behind --: {line}", one.start)
 

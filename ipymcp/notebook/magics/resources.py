@@ -38,7 +38,7 @@ def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
     """
     for pattern in request.names if not found else ():
         server = pattern.removeprefix("!").partition(".")[0]
-        known = [*request.mcp, *request.mcp._host.aliases().values()]
+        known = [*request.mcp, *request.host.aliases().values()]
         if server.isidentifier() and server not in known:
             hint = nearest(server, request.mcp) or "%mcp lists the servers"
             raise UnknownName(f"no {kind} matches {pattern!r}: there is no server {server!r}", hint=hint)
@@ -75,7 +75,7 @@ _TARGET = "SERVER URI [key=value …]"
 def _resources(request: MagicRequest) -> AllResources | Table:
     selection = request.mcp.resources(*request.names)
     found = not request.names or bool(selection.table.rows)
-    if not found and (kept := kept_resources(request.mcp._host, request.names)) is not None:
+    if not found and (kept := kept_resources(request.host, request.names)) is not None:
         return kept
     check_patterns(request, found, "resource")
     return selection
@@ -131,7 +131,7 @@ Values are text; $name and {expr} refer to the notebook, as in %mcp call."""
 def _prompts(request: MagicRequest) -> AllPrompts | Table:
     selection = request.mcp.prompts(*request.names)
     found = not request.names or len(selection) > 0
-    if not found and (kept := kept_prompts(request.mcp._host, request.names)) is not None:
+    if not found and (kept := kept_prompts(request.host, request.names)) is not None:
         return kept
     check_patterns(request, found, "prompt")
     return selection
@@ -139,7 +139,7 @@ def _prompts(request: MagicRequest) -> AllPrompts | Table:
 
 def _prompt(request: MagicRequest) -> PromptResult:
     path, *rest = request.parsed.names
-    session, name = request.mcp._host.resolve(path.text, "prompt")
+    session, name = request.host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**texts(rest, request.namespaces))
 
 

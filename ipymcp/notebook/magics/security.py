@@ -164,7 +164,7 @@ _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, u
 
 def _secret(request: MagicRequest) -> Table | None:
     verb, *rest = request.parsed.names
-    state = request.mcp._host.state
+    state = request.host.state
     secrets = state.secrets
     match verb.text:
         case "set":

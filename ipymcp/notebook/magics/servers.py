@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.load_request import LoadRequest, gather, url_definition
+from ipymcp.api.namespace import servers_of
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import McpError
 from ipymcp.names import identifier
@@ -70,7 +71,7 @@ def _load(request: MagicRequest) -> None:
     if not request.line.silent:
         for line in asked.notices:
             say(line)
-    host = request.mcp._host
+    host = request.host
     waiter = Waiter()
     wait = not request.parsed.has("--no-wait")
     display = LoadDisplay(request.ip, host, [definition.name for definition in definitions], quiet=request.is_quiet)
@@ -117,7 +118,7 @@ def _load_request(request: MagicRequest) -> LoadRequest:
     if alone is not None and not names:
         word = next(word for word in request.words if (word.key or word.text) == alone)
         raise LineError(f"{alone} of which server? usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
-    return gather(names, request.mcp._host)
+    return gather(names, request.host)
 
 
 def _remote(request: MagicRequest) -> ServerDefinition:
@@ -140,7 +141,7 @@ def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefin
             given = {name: value.replace("${", "$${") for name, value in given.items()}
         changes["env"] = {**definition.env, **given}
     if parsed.has("--cwd"):
-        changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
+        changes["cwd"] = os.path.join(request.host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
     if parsed.has("--read-only"):
         changes["read_only"] = True
     if parsed.has("--era"):
@@ -256,7 +257,7 @@ def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[MagicRequ
         act(request.mcp, request.names)
         if request.is_quiet:
             return None
-        tools = [name for name in request.names if not request.mcp._servers_of(name)]
+        tools = [name for name in request.names if not servers_of(request.mcp, name)]
         if tools:
             print(one_line(f"{request.word}d: {', '.join(tools)}"))  # noqa: T201 - the command's answer
         return request.mcp.servers if len(tools) < len(request.names) else None
@@ -300,7 +301,7 @@ def _logs(request: MagicRequest) -> Table:
     count = 50 if number is None else int(number)
     if request.names:
         return request.mcp.servers[request.names[0]].logs(count)
-    lines = [(line, name) for name, session in request.mcp._host.sessions.items() for line in session.log.tail(count)]
+    lines = [(line, name) for name, session in request.host.sessions.items() for line in session.log.tail(count)]
     lines.sort(key=lambda pair: pair[0].time)
     rows = [
         (time.strftime("%H:%M:%S", time.localtime(line.time)), name, line.source, line.level, line.text)
