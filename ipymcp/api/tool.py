@@ -121,7 +121,7 @@ class ToolFactory:
         Raises:
             ArgumentError: The arguments are invalid.
         """
-        return self.tool(entry, options).prepare(arguments)
+        return self.tool(entry, options)._prepare_mapping(arguments)  # pyright: ignore[reportPrivateUsage]
 
     def _both(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
         key = (entry.server, entry.name)
@@ -205,9 +205,9 @@ class Tool(NotPicklable):
     @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call the tool with a mapping of its exact argument names."""
-        return self.prepare(arguments).run()
+        return self._prepare_mapping(arguments).run()
 
-    def prepare(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+    def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         """Prepare a call with a mapping of exact argument names.
 
         Raises:

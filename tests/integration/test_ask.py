@@ -444,14 +444,14 @@ CALL = 'demo__echo({"text": "x"})'
         (
             "down",
             "",
-            ["McpError: the provider answered 503: come back later", "  ask again · chat 'c' is as it was"],
+            ["McpError: the provider answered 503: come back later", "  ask again · chat 'c' is unchanged"],
             None,
             0,
         ),
         (
             "late",
             "--allow *",
-            ["McpError: the provider answered 503: ", "  ask again · chat 'c' has what was"],
+            ["McpError: the provider answered 503: ", "  ask again · chat 'c' has the partial answer"],
             "Let me see. ",
             1,
         ),
